@@ -1,0 +1,158 @@
+// The four small files of a checkpoint as values, and their bytes (protobuf, proto/ckptd/format/v1/format.proto).
+//
+// Each file ends in its own checksum: field 15, fixed32, the last five bytes, CRC32C of all bytes before them; so `protoc
+// --decode` reads them. Decode* answers DataLoss for a bad checksum or a truncated file, FailedPrecondition for a newer format
+// version, InvalidArgument for content that contradicts itself (boxes outside tensors, files out of range, sizes that do not
+// fit, a name that is not a plain file name …), each naming the field; never crashes, never allocates more than a small multiple of
+// the input. Encode* is deterministic.
+#ifndef CKPTD_STORAGE_FORMAT_RECORDS_H_
+#define CKPTD_STORAGE_FORMAT_RECORDS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "storage/format/paths.h"
+#include "storage/plan/box.h"
+#include "storage/plan/dtype.h"
+#include "storage/plan/rank_plan.h"
+
+namespace ckptd {
+
+inline constexpr uint32_t kFormatVersion = 1;
+inline constexpr uint64_t kRecordFileBytesMax = uint64_t{1} << 30;
+
+// ATTEMPT.pb: made before anything else by the coordinator; stays in the folder for ever.
+struct AttemptRecord {
+  std::string job;
+  std::string checkpoint_id;
+  int64_t step = 0;
+  AttemptName attempt;
+  std::string incarnation;
+  uint32_t world_size = 0;
+  std::string coordinator_node;
+  bool replace = false;  // on_existing=replace.
+  absl::Time begun;      // For people.
+};
+
+// fragment-<node>.pb: what one node wrote. Our truth about the shards.
+struct StoredFile {
+  std::string name;  // In the same folder.
+  uint32_t rank = 0;
+  uint64_t bytes = 0;         // Of the whole file.
+  uint64_t header_bytes = 0;  // Where the data section starts; a multiple of 4096.
+  uint32_t header_crc32c = 0;
+  uint64_t image_offset_bytes = 0;      // Of its section: gives the unit borders, see image_layout.h.
+  std::vector<uint32_t> unit_crc32c;    // In order.
+  bool crc_by_daemon = false;           // Who computed the unit checksums first: daemon, or client.
+};
+
+struct StoredChunk {
+  Box box;
+  uint32_t file = 0;              // Index into Fragment::files.
+  uint64_t file_offset_bytes = 0;  // From the start of the file.
+  uint64_t bytes = 0;
+};
+
+struct StoredTensor {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  std::optional<uint32_t> rank_local;  // The rank.
+  std::vector<StoredChunk> chunks;     // Those of this node.
+};
+
+struct StoredItem {
+  std::string name;
+  ItemKind kind = ItemKind::kJson;
+  std::optional<uint32_t> rank_local;
+  uint64_t bytes = 0;
+  uint32_t crc32c = 0;
+  std::string value;               // If bytes <= kInlineItemBytesMax …
+  uint32_t file = 0;               // … else it is in this file, here.
+  uint64_t file_offset_bytes = 0;
+};
+
+struct Fragment {
+  std::string job;
+  std::string checkpoint_id;
+  AttemptName attempt;
+  std::string node;
+  std::vector<uint32_t> ranks;  // That had a session on this node, with data or without; ascending.
+  std::vector<StoredFile> files;
+  std::vector<StoredTensor> tensors;
+  std::vector<StoredItem> items;
+};
+
+// MANIFEST.pb: makes a checkpoint complete. A pure function of the record and the fragments' bytes.
+struct FragmentRef {
+  std::string node;
+  std::string file;
+  uint64_t bytes = 0;
+  uint32_t crc32c = 0;  // Of the fragment's file.
+};
+
+struct Manifest {
+  std::string job;
+  std::string checkpoint_id;
+  int64_t step = 0;
+  AttemptName attempt;
+  uint32_t world_size = 0;
+  std::vector<FragmentRef> fragments;  // By node.
+  uint64_t tensors = 0;  // Counts: names (a rank-local one counts once a rank), items, shard files; and bytes of data sections.
+  uint64_t items = 0;
+  uint64_t files = 0;
+  uint64_t bytes = 0;
+};
+
+// OUTCOME.pb in failed/<attempt>: why.
+struct Failure {
+  absl::Status status;  // Never OK.
+  std::optional<uint32_t> rank;
+  std::string node;   // "" if unknown.
+  std::string phase;  // admit join plan stage write sync commit settle
+};
+
+struct RankOutcome {
+  uint32_t rank = 0;
+  std::string node;
+  int64_t pid = 0;
+  std::string state;  // missing joined staging staged durable lost
+  uint64_t planned_bytes = 0;
+  uint64_t staged_bytes = 0;
+  uint64_t written_bytes = 0;
+};
+
+struct Outcome {
+  AttemptRecord record;
+  std::string root_label;
+  Failure failure;
+  std::vector<RankOutcome> ranks;
+  absl::Time ended;  // For people.
+};
+
+std::string EncodeAttemptRecord(const AttemptRecord& record);
+absl::StatusOr<AttemptRecord> DecodeAttemptRecord(absl::string_view bytes);
+std::string EncodeFragment(const Fragment& fragment);
+absl::StatusOr<Fragment> DecodeFragment(absl::string_view bytes);
+std::string EncodeManifest(const Manifest& manifest);
+absl::StatusOr<Manifest> DecodeManifest(absl::string_view bytes);
+std::string EncodeOutcome(const Outcome& outcome);
+absl::StatusOr<Outcome> DecodeOutcome(absl::string_view bytes);
+
+// The manifest of these fragments (in any order), each with the bytes of its file. InvalidArgument, naming it, if they do not belong to the
+// record or together: another attempt, a rank twice or missing, tensors that disagree or are not tiled exactly.
+struct FragmentFile {
+  std::string file_name;
+  std::string bytes;
+  Fragment fragment;
+};
+absl::StatusOr<Manifest> MakeManifest(const AttemptRecord& record, const std::vector<FragmentFile>& fragments);
+
+}  // namespace ckptd
+
+#endif  // CKPTD_STORAGE_FORMAT_RECORDS_H_
