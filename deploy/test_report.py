@@ -16,7 +16,7 @@ import sys
 import urllib.parse
 import xml.etree.ElementTree
 
-LOG_TAIL_LINES = 30
+LOG_TAIL_LINES = 100
 
 # Bazel's test set-up writes this line before the test's own output.
 BAZEL_RULER = "-" * 77

@@ -1,4 +1,4 @@
-"""The part of rules_cc that Bazel 4.2 asks for, by its native rules (Debian's bazel-rules-cc needs a newer Bazel)."""
+"""What Bazel 4.2 asks of rules_cc, by its native rules: the distribution's needs a newer Bazel."""
 
 cc_binary = native.cc_binary
 cc_import = native.cc_import
