@@ -1,0 +1,150 @@
+// Machines that delete: only files that we make, only in folders that no reader is shown, never
+// what is foreign.
+#ifndef CKPTD_STORAGE_COMMIT_CLEANUP_H_
+#define CKPTD_STORAGE_COMMIT_CLEANUP_H_
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "storage/commit/action.h"
+#include "storage/format/records.h"
+
+namespace ckptd {
+
+inline constexpr size_t kFailedKeptPerJob = 100;
+
+// Deletes the files of ours in one folder, except `keep`, and then the folder if nothing is left in
+// it.
+//
+// Steps: 1. List. 2. Unlink each. 3. Unless something was kept or is foreign, remove the folder.
+// What is gone already is no error; after another error it goes on with the rest.
+class RemoveFolder : public Machine {
+ public:
+  RemoveFolder(std::string path, std::set<std::string> keep);
+
+  const absl::Status& status() const { return status_; }  // Valid once finished: the first error.
+
+ private:
+  enum class State { kList, kUnlink, kRemoveDir };
+
+  void Advance(ActionResult result) override;
+  void UnlinkNext();
+
+  std::string path_;
+  std::set<std::string> keep_;
+  State state_ = State::kList;
+  std::vector<std::string> names_;
+  bool empties_ = true;
+  absl::Status status_;
+};
+
+// Brings failed/<attempt> to its final form: an outcome record that can be read, and no shards.
+//
+// Steps: 1. Read the outcome. 2. If there is none that can be read: read the attempt's record,
+// remove the outcome, write `otherwise` and sync it and the folder. 3. RemoveFolder, keeping the
+// two records.
+class FinishFailed : public Machine {
+ public:
+  struct Options {
+    std::string job;
+    AttemptName attempt;
+    Outcome otherwise;  // Its record is filled in.
+    uint32_t file_mode = 0;
+  };
+
+  explicit FinishFailed(Options options);
+
+  const absl::Status& status() const { return status_; }              // Valid once finished.
+  const std::optional<Outcome>& written() const { return written_; }  // If step 2 had to write one.
+
+ private:
+  enum class State {
+    kReadOutcome,
+    kReadRecord,
+    kRemoveOutcome,
+    kCreate,
+    kSync,
+    kClose,
+    kSyncFolder,
+    kRemove
+  };
+
+  void Advance(ActionResult result) override;
+  void Go(State state, Action action);
+  void StartRemove();
+
+  Options options_;
+  std::string folder_;
+  State state_ = State::kReadOutcome;
+  std::optional<Outcome> written_;
+  std::optional<RemoveFolder> remove_;
+  absl::Status status_;
+};
+
+// Deletes the oldest attempts in failed/ beyond the last `kept`. Their names must be those of
+// attempts.
+class PruneFailed : public Machine {
+ public:
+  explicit PruneFailed(std::string job, size_t kept = kFailedKeptPerJob);
+
+  const absl::Status& status() const { return status_; }  // Valid once finished: the first error.
+
+ private:
+  void Advance(ActionResult result) override;
+  void RemoveNext();
+
+  std::string job_;
+  size_t kept_;
+  bool listed_ = false;
+  std::vector<AttemptName> names_;
+  std::optional<RemoveFolder> remove_;
+  absl::Status status_;
+};
+
+// Deletes retired checkpoints whose successor is in place and readable. The caller knows that none
+// of them is being read.
+//
+// Steps: 1. List retired/. For each name of ours: 2. read the manifest in checkpoints/<id>; if it
+// is of another, higher attempt
+// 3. rename the retired one to trash/, sync retired/ and trash/, 4. RemoveFolder.
+class DropRetired : public Machine {
+ public:
+  explicit DropRetired(std::string job);
+
+  const absl::Status& status() const { return status_; }  // Valid once finished: the first error.
+
+ private:
+  enum class State {
+    kList,
+    kReadSuccessor,
+    kReadRetired,
+    kRename,
+    kSyncRetired,
+    kSyncTrash,
+    kRemove
+  };
+
+  void Advance(ActionResult result) override;
+  void Go(State state, Action action);
+  void Next();
+  void Fail(const absl::Status& status);
+
+  std::string job_;
+  State state_ = State::kList;
+  std::vector<RetiredName> names_;
+  Manifest successor_;
+  std::optional<RemoveFolder> remove_;
+  absl::Status status_;
+};
+
+// Deletes what lies in trash/ under one name.
+RemoveFolder RemoveTrashed(absl::string_view job, absl::string_view checkpoint_id,
+                           const AttemptName& attempt);
+
+}  // namespace ckptd
+
+#endif  // CKPTD_STORAGE_COMMIT_CLEANUP_H_

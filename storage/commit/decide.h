@@ -1,0 +1,177 @@
+// Decide ends an attempt: committed or failed, once and for all, whoever else tries at the same
+// time.
+//
+// Commit and abort take away the same folder, attempts/<attempt>, by a rename; exactly one of them
+// succeeds. Who comes second looks for proof and repeats that answer.
+#ifndef CKPTD_STORAGE_COMMIT_DECIDE_H_
+#define CKPTD_STORAGE_COMMIT_DECIDE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "storage/commit/action.h"
+#include "storage/commit/check_attempt.h"
+#include "storage/commit/look_for_proof.h"
+#include "storage/commit/put_back.h"
+#include "storage/format/records.h"
+
+namespace ckptd {
+
+struct Decision {
+  enum class Kind {
+    kCommitted,  // `manifest` is what was published.
+    kFailed,     // `failure` says why; if another has failed it, what that one wrote.
+    kUnknown,  // Storage gave no answer; `failure` says where. Decide again later, perhaps after a
+               // restart.
+    kLeft,  // Not complete, and nothing was changed (Commit::leave_incomplete); `failure` says what
+            // is missing.
+  };
+  Kind kind = Kind::kUnknown;
+  Failure failure;
+  Manifest manifest;
+};
+
+// Steps of a commit:
+//  1. Check the attempt's folder (CheckAttempt).
+//  2. Remove what an earlier life left behind. Write afresh, under a temporary name, each fragment
+//  that nobody has
+//     reported durable: it may be seen and yet not be on the disk.
+//  3. Write the manifest under a temporary name, sync it                           point:
+//  manifest-written
+//  4. Rename it, sync the folder                                                   point:
+//  manifest-renamed
+//  5. Look at checkpoints/<id>. If there is something: fail with AlreadyExists, or, to replace an
+//  *older* checkpoint, rename
+//     it to retired/<id>~<its attempt> and sync retired/ and checkpoints/.
+//  6. Rename attempts/<attempt> to checkpoints/<id>                                points:
+//  commit-before, commit-renamed
+//     THE COMMIT POINT. The id is taken again: back to 5.
+//  7. Sync checkpoints/ and attempts/                                              point:
+//  commit-synced
+//
+// Whatever goes wrong in 1 to 6 leads to the abort, whose rename finds out who has won. What goes
+// wrong in 7 is unknown.
+//
+// Steps of an abort:
+//  8. Rename attempts/<attempt> to failed/<attempt>                                points:
+//  abort-before, abort-renamed
+//  9. Write the outcome record there and sync it (a full disk does not keep the attempt from
+//  failing).
+// 10. Sync failed/<attempt>, failed/ and attempts/                                 point:
+// abort-synced
+// 11. Put back what was retired in 5 (PutBack).
+//
+// If the folder is gone in 8:
+// 12. LookForProof; with proof that it failed, step 11; without proof the answer is unknown.
+class Decide : public Machine {
+ public:
+  struct Commit {
+    AttemptRecord record;
+    std::vector<FragmentRef> durable;  // What nodes have reported; may be empty.
+    std::string node;                  // This daemon's.
+    uint32_t file_mode = 0;
+    Outcome otherwise;  // What the outcome record says if it comes to an abort, besides record and
+                        // failure.
+    bool leave_incomplete = false;  // An incomplete folder is left alone: kLeft.
+  };
+  struct Abort {
+    AttemptRecord record;  // If nobody could read it: job and attempt alone.
+    std::string node;
+    uint32_t file_mode = 0;
+    Outcome outcome;  // Its record is filled in.
+  };
+
+  explicit Decide(Commit commit);
+  explicit Decide(Abort abort);
+
+  // May be told from the moment it is set, which is when the machine is finished.
+  const std::optional<Decision>& decision() const { return decision_; }
+
+ private:
+  enum class State {
+    kCheck,
+    kRemoveLeftover,
+    kRemoveTemporary,
+    kCreateTemporary,
+    kSyncTemporary,
+    kCloseTemporary,
+    kRenameTemporary,
+    kSyncFolder,
+    kStatExisting,
+    kReadExisting,
+    kRetire,
+    kSyncRetired,
+    kSyncCheckpointsOfRetired,
+    kCommit,
+    kSyncCheckpoints,
+    kSyncAttempts,
+    kListForDelete,
+    kDelete,
+    kAbort,
+    kCreateOutcome,
+    kSyncOutcome,
+    kCloseOutcome,
+    kSyncFailedAttempt,
+    kSyncFailed,
+    kSyncAttemptsOfAbort,
+    kLook,
+    kPutBack,
+  };
+
+  // A small file that is written under a temporary name.
+  struct Pending {
+    std::string name;
+    std::string bytes;
+  };
+
+  void Advance(ActionResult result) override;
+  void Go(State state, Action action);
+  void AdvanceChecks(ActionResult result);
+  void AdvanceFiles(const ActionResult& result);
+  void AdvancePublish(const ActionResult& result);
+  void AdvanceAbort(ActionResult result);
+
+  void OnChecked();
+  void RemoveNextLeftover();
+  void WriteNextFile();
+  void OnExisting(const ActionResult& result);
+  void OnCommitted();
+  void DoSyncCheckpoints();
+  void GiveUp(absl::Status why, absl::string_view phase);
+  void StartAbort();
+  void OnAbortRenamed();
+  void CloseOutcome();
+  void OnLooked();
+  void StartPutBack();
+  void Unknown(absl::Status why, absl::string_view phase);
+  void Tell(Decision decision);
+  std::string TemporaryPath() const;
+  std::string FolderPath(absl::string_view name) const;
+
+  AttemptRecord record_;
+  std::vector<FragmentRef> durable_;
+  std::string node_;
+  uint32_t file_mode_ = 0;
+  Outcome outcome_;
+  bool leave_incomplete_ = false;
+  std::string folder_;  // attempts/<attempt>
+
+  State state_ = State::kCheck;
+  std::optional<CheckAttempt> check_;
+  std::optional<LookForProof> look_;
+  std::optional<PutBack> put_back_;
+  std::vector<std::string> leftovers_;
+  std::vector<Pending> pending_;  // Fragments, then the manifest.
+  size_t index_ = 0;
+  Manifest manifest_;
+  std::string retired_;  // Where the present checkpoint is renamed to.
+  int publish_tries_ = 0;
+  std::optional<Decision> decision_;
+};
+
+}  // namespace ckptd
+
+#endif  // CKPTD_STORAGE_COMMIT_DECIDE_H_
