@@ -1,8 +1,8 @@
 // DType is the element type of a tensor: the one table of types, in torch's words.
 //
-// The 23 types are those that PyTorch 2.15's own checkpoint writer takes. Two do not have the obvious size:
-// float4_e2m1fn_x2 packs two values into its one byte (shapes count bytes, as torch's do), bcomplex32 is a pair of
-// bfloat16.
+// The 23 types are those that PyTorch 2.15's own checkpoint writer takes. Two do not have the
+// obvious size: float4_e2m1fn_x2 packs two values into its one byte (shapes count bytes, as torch's
+// do), bcomplex32 is a pair of bfloat16.
 #ifndef CKPTD_STORAGE_PLAN_DTYPE_H_
 #define CKPTD_STORAGE_PLAN_DTYPE_H_
 
@@ -44,8 +44,9 @@ enum class DType : uint8_t {
 struct DTypeInfo {
   DType dtype;
   absl::string_view name;         // torch's: "float32", "bfloat16", "float8_e4m3fn" …
-  absl::string_view safetensors;  // The name in a shard's header; "" where the stock PyTorch reader has none: such a
-                                  // tensor is stored as U8 with one more dimension of size_bytes (FORMAT.md).
+  absl::string_view safetensors;  // The name in a shard's header; "" where the stock PyTorch reader
+                                  // has none: such a tensor is stored as U8 with one more dimension
+                                  // of size_bytes (FORMAT.md).
   uint64_t size_bytes;
 };
 
