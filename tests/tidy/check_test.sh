@@ -13,17 +13,16 @@ clean_tree() {
   tree=$(mktemp -d "$scratch/tree.XXXXXX")
   cd "$tree"
   mkdir -p storage/base storage/disk server client deploy
-  header storage/base/unit.h UNIT
+  header storage/base/unit.h CKPTD_STORAGE_BASE_UNIT_H_
   printf 'cc_library(\n    name = "unit",\n    hdrs = ["unit.h"],\n)\n' >storage/base/BUILD.bazel
   printf '#!/usr/bin/env bash\nset -euo pipefail\n' >deploy/script
   chmod +x deploy/script
 }
 
-# header FILE NAME [INCLUDE]
+# header FILE GUARD [INCLUDE]
 header() {
-  local guard=CKPTD_STORAGE_BASE_$2_H_
   printf '// A unit.\n#ifndef %s\n#define %s\n%s\n#endif  // %s\n' \
-    "$guard" "$guard" "${3:+#include $3}" "$guard" >"$1"
+    "$2" "$2" "${3:+#include $3}" "$2" >"$1"
 }
 
 # A source with this text that is in a target of its folder. source_file FILE [LINE...]
@@ -77,7 +76,7 @@ source_file server/space.cc "int x; "
 expect "space at the end" "server/space.cc:1: space at the end"
 
 clean_tree
-header storage/base/unit.h OTHER
+header storage/base/unit.h CKPTD_OTHER_H_
 expect "include guard" "storage/base/unit.h: its include guard is not CKPTD_STORAGE_BASE_UNIT_H_"
 
 clean_tree
@@ -107,6 +106,14 @@ server/a.cc client/cpp/client.h
 client/a.cc server/daemon.h
 server/a.cc tests/support/fake.h
 PAIRS
+
+clean_tree
+mkdir client/cpp
+header client/cpp/client.h CKPTD_CLIENT_CPP_CLIENT_H_ '"client/cpp/session.h"'
+header client/cpp/session.h CKPTD_CLIENT_CPP_SESSION_H_ '<grpcpp/channel.h>'
+printf 'cc_library(\n    name = "c",\n    hdrs = ["client.h", "session.h"],\n)\n' \
+  >client/cpp/BUILD.bazel
+expect "public header" "client/cpp/session.h: includes <grpcpp/channel.h>, but is part of the public"
 
 for line in 'absl::Mutex m;' 'void F() { throw 1; }' 'using namespace std;'; do
   clean_tree
