@@ -113,7 +113,7 @@ header client/cpp/client.h CKPTD_CLIENT_CPP_CLIENT_H_ '"client/cpp/session.h"'
 header client/cpp/session.h CKPTD_CLIENT_CPP_SESSION_H_ '<grpcpp/channel.h>'
 printf 'cc_library(\n    name = "c",\n    hdrs = ["client.h", "session.h"],\n)\n' \
   >client/cpp/BUILD.bazel
-expect "public header" "client/cpp/session.h: includes <grpcpp/channel.h>, but is part of the public"
+expect "public header" "client/cpp/session.h: includes <grpcpp/channel.h>, but is part of"
 
 for line in 'absl::Mutex m;' 'void F() { throw 1; }' 'using namespace std;'; do
   clean_tree
