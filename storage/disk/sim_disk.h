@@ -120,7 +120,7 @@ class SimDisk final : public Disk {
   // A link has no `from`, an unlink no `to`.
   struct Slot {
     InodeId folder = 0;
-    std::string name;
+    std::string name = {};
     bool operator==(const Slot&) const = default;
   };
   struct Op {
@@ -138,7 +138,7 @@ class SimDisk final : public Disk {
 
   struct Found {
     InodeId folder = 0;
-    std::string name;
+    std::string name = {};
     InodeId inode = 0;  // 0 if the folder has no such entry.
   };
 
