@@ -1,10 +1,13 @@
-// The four small files of a checkpoint as values, and their bytes (protobuf, proto/ckptd/format/v1/format.proto).
+// The four small files of a checkpoint as values, and their bytes (protobuf,
+// proto/ckptd/format/v1/format.proto).
 //
-// Each file ends in its own checksum: field 15, fixed32, the last five bytes, CRC32C of all bytes before them; so `protoc
-// --decode` reads them. Decode* answers DataLoss for a bad checksum or a truncated file, FailedPrecondition for a newer format
-// version, InvalidArgument for content that contradicts itself (boxes outside tensors, files out of range, sizes that do not
-// fit, a name that is not a plain file name …), each naming the field; never crashes, never allocates more than a small multiple of
-// the input. Encode* is deterministic.
+// Each file ends in its own checksum: field 15, fixed32, the last five bytes, CRC32C of all bytes
+// before them; so `protoc
+// --decode` reads them. Decode* answers DataLoss for a bad checksum or a truncated file,
+// FailedPrecondition for a newer format version, InvalidArgument for content that contradicts
+// itself (boxes outside tensors, files out of range, sizes that do not fit, a name that is not a
+// plain file name …), each naming the field; never crashes, never allocates more than a small
+// multiple of the input. Encode* is deterministic.
 #ifndef CKPTD_STORAGE_FORMAT_RECORDS_H_
 #define CKPTD_STORAGE_FORMAT_RECORDS_H_
 
@@ -46,14 +49,14 @@ struct StoredFile {
   uint64_t bytes = 0;         // Of the whole file.
   uint64_t header_bytes = 0;  // Where the data section starts; a multiple of 4096.
   uint32_t header_crc32c = 0;
-  uint64_t image_offset_bytes = 0;      // Of its section: gives the unit borders, see image_layout.h.
-  std::vector<uint32_t> unit_crc32c;    // In order.
-  bool crc_by_daemon = false;           // Who computed the unit checksums first: daemon, or client.
+  uint64_t image_offset_bytes = 0;    // Of its section: gives the unit borders, see image_layout.h.
+  std::vector<uint32_t> unit_crc32c;  // In order.
+  bool crc_by_daemon = false;         // Who computed the unit checksums first: daemon, or client.
 };
 
 struct StoredChunk {
   Box box;
-  uint32_t file = 0;              // Index into Fragment::files.
+  uint32_t file = 0;               // Index into Fragment::files.
   uint64_t file_offset_bytes = 0;  // From the start of the file.
   uint64_t bytes = 0;
 };
@@ -72,8 +75,8 @@ struct StoredItem {
   std::optional<uint32_t> rank_local;
   uint64_t bytes = 0;
   uint32_t crc32c = 0;
-  std::string value;               // If bytes <= kInlineItemBytesMax …
-  uint32_t file = 0;               // … else it is in this file, here.
+  std::string value;  // If bytes <= kInlineItemBytesMax …
+  uint32_t file = 0;  // … else it is in this file, here.
   uint64_t file_offset_bytes = 0;
 };
 
@@ -103,7 +106,8 @@ struct Manifest {
   AttemptName attempt;
   uint32_t world_size = 0;
   std::vector<FragmentRef> fragments;  // By node.
-  uint64_t tensors = 0;  // Counts: names (a rank-local one counts once a rank), items, shard files; and bytes of data sections.
+  uint64_t tensors = 0;  // Counts: names (a rank-local one counts once a rank), items, shard files;
+                         // and bytes of data sections.
   uint64_t items = 0;
   uint64_t files = 0;
   uint64_t bytes = 0;
@@ -144,14 +148,16 @@ absl::StatusOr<Manifest> DecodeManifest(absl::string_view bytes);
 std::string EncodeOutcome(const Outcome& outcome);
 absl::StatusOr<Outcome> DecodeOutcome(absl::string_view bytes);
 
-// The manifest of these fragments (in any order), each with the bytes of its file. InvalidArgument, naming it, if they do not belong to the
-// record or together: another attempt, a rank twice or missing, tensors that disagree or are not tiled exactly.
+// The manifest of these fragments (in any order), each with the bytes of its file. InvalidArgument,
+// naming it, if they do not belong to the record or together: another attempt, a rank twice or
+// missing, tensors that disagree or are not tiled exactly.
 struct FragmentFile {
   std::string file_name;
   std::string bytes;
   Fragment fragment;
 };
-absl::StatusOr<Manifest> MakeManifest(const AttemptRecord& record, const std::vector<FragmentFile>& fragments);
+absl::StatusOr<Manifest> MakeManifest(const AttemptRecord& record,
+                                      const std::vector<FragmentFile>& fragments);
 
 }  // namespace ckptd
 
