@@ -1,0 +1,50 @@
+// Locks that keep a second daemon away: one per socket, one per node name and root. Each is a lock
+// on an open file, which the kernel lets go when the process ends in any way; the file stays and
+// says who held it last (pid, host).
+//
+// Errors of Acquire(): AlreadyExists, naming pid and host, if another process holds it;
+// PermissionDenied if the folder or file cannot be written. Blocking calls; for the main thread,
+// before anything else is started.
+#ifndef CKPTD_SERVER_LOCKS_H_
+#define CKPTD_SERVER_LOCKS_H_
+
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "storage/base/unique_fd.h"
+
+namespace ckptd {
+
+// Taken before gRPC binds the socket, which would take over a living one without a word. Held until
+// destruction.
+class SocketLock {
+ public:
+  // `<socket>.lock`. Makes the socket's folder (mode 0700) where it is missing; PermissionDenied if
+  // the folder belongs to another user than this one or root.
+  static absl::StatusOr<SocketLock> Acquire(absl::string_view socket_path);
+
+ private:
+  explicit SocketLock(UniqueFd fd) : fd_(std::move(fd)) {}
+  UniqueFd fd_;
+};
+
+// One node name on one root. Held until destruction.
+class NodeLock {
+ public:
+  // `<root>/.ckptd/nodes/<node>.lock`, making the two folders where they are missing; `root`
+  // exists. Where the file system has no locks it succeeds with a warning.
+  static absl::StatusOr<NodeLock> Acquire(absl::string_view root, absl::string_view node);
+
+  const std::string& warning() const { return warning_; }  // Empty: it is locked.
+
+ private:
+  NodeLock(UniqueFd fd, std::string warning) : fd_(std::move(fd)), warning_(std::move(warning)) {}
+  UniqueFd fd_;
+  std::string warning_;
+};
+
+}  // namespace ckptd
+
+#endif  // CKPTD_SERVER_LOCKS_H_
