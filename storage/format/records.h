@@ -1,13 +1,12 @@
 // The four small files of a checkpoint as values, and their bytes (protobuf,
-// proto/ckptd/format/v1/format.proto).
+// proto/ckptd/format/v1/format.proto; FORMAT.md has an example).
 //
 // Each file ends in its own checksum: field 15, fixed32, the last five bytes, CRC32C of all bytes
-// before them; so `protoc
-// --decode` reads them. Decode* answers DataLoss for a bad checksum or a truncated file,
-// FailedPrecondition for a newer format version, InvalidArgument for content that contradicts
-// itself (boxes outside tensors, files out of range, sizes that do not fit, a name that is not a
-// plain file name …), each naming the field; never crashes, never allocates more than a small
-// multiple of the input. Encode* is deterministic.
+// before them; so `protoc --decode` reads them. Encode* is deterministic. Decode* answers DataLoss
+// for a bad checksum or a truncated file, FailedPrecondition for a newer format version,
+// InvalidArgument for content that contradicts itself (boxes outside tensors, files out of range,
+// sizes that do not fit, a name that is not a plain file name …), each naming the field. It never
+// crashes, and the memory it takes is bounded by a fixed multiple of the input.
 #ifndef CKPTD_STORAGE_FORMAT_RECORDS_H_
 #define CKPTD_STORAGE_FORMAT_RECORDS_H_
 
@@ -16,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -27,7 +27,7 @@
 namespace ckptd {
 
 inline constexpr uint32_t kFormatVersion = 1;
-inline constexpr uint64_t kRecordFileBytesMax = uint64_t{1} << 30;
+inline constexpr uint64_t kRecordFileBytesMax = uint64_t{1} << 30;  // Larger ones are refused.
 
 // ATTEMPT.pb: made before anything else by the coordinator; stays in the folder for ever.
 struct AttemptRecord {
@@ -40,6 +40,8 @@ struct AttemptRecord {
   std::string coordinator_node;
   bool replace = false;  // on_existing=replace.
   absl::Time begun;      // For people.
+
+  friend bool operator==(const AttemptRecord&, const AttemptRecord&) = default;
 };
 
 // fragment-<node>.pb: what one node wrote. Our truth about the shards.
@@ -52,6 +54,8 @@ struct StoredFile {
   uint64_t image_offset_bytes = 0;    // Of its section: gives the unit borders, see image_layout.h.
   std::vector<uint32_t> unit_crc32c;  // In order.
   bool crc_by_daemon = false;         // Who computed the unit checksums first: daemon, or client.
+
+  friend bool operator==(const StoredFile&, const StoredFile&) = default;
 };
 
 struct StoredChunk {
@@ -59,6 +63,8 @@ struct StoredChunk {
   uint32_t file = 0;               // Index into Fragment::files.
   uint64_t file_offset_bytes = 0;  // From the start of the file.
   uint64_t bytes = 0;
+
+  friend bool operator==(const StoredChunk&, const StoredChunk&) = default;
 };
 
 struct StoredTensor {
@@ -66,7 +72,9 @@ struct StoredTensor {
   DType dtype = DType::kFloat32;
   Shape shape;
   std::optional<uint32_t> rank_local;  // The rank.
-  std::vector<StoredChunk> chunks;     // Those of this node.
+  std::vector<StoredChunk> chunks;     // Those of this node; none if the tensor has no elements.
+
+  friend bool operator==(const StoredTensor&, const StoredTensor&) = default;
 };
 
 struct StoredItem {
@@ -78,6 +86,8 @@ struct StoredItem {
   std::string value;  // If bytes <= kInlineItemBytesMax …
   uint32_t file = 0;  // … else it is in this file, here.
   uint64_t file_offset_bytes = 0;
+
+  friend bool operator==(const StoredItem&, const StoredItem&) = default;
 };
 
 struct Fragment {
@@ -89,6 +99,8 @@ struct Fragment {
   std::vector<StoredFile> files;
   std::vector<StoredTensor> tensors;
   std::vector<StoredItem> items;
+
+  friend bool operator==(const Fragment&, const Fragment&) = default;
 };
 
 // MANIFEST.pb: makes a checkpoint complete. A pure function of the record and the fragments' bytes.
@@ -97,6 +109,8 @@ struct FragmentRef {
   std::string file;
   uint64_t bytes = 0;
   uint32_t crc32c = 0;  // Of the fragment's file.
+
+  friend bool operator==(const FragmentRef&, const FragmentRef&) = default;
 };
 
 struct Manifest {
@@ -106,11 +120,12 @@ struct Manifest {
   AttemptName attempt;
   uint32_t world_size = 0;
   std::vector<FragmentRef> fragments;  // By node.
-  uint64_t tensors = 0;  // Counts: names (a rank-local one counts once a rank), items, shard files;
-                         // and bytes of data sections.
-  uint64_t items = 0;
-  uint64_t files = 0;
-  uint64_t bytes = 0;
+  uint64_t tensors = 0;                // Names; a rank-local one counts once a rank.
+  uint64_t items = 0;                  // The same.
+  uint64_t files = 0;                  // Shards.
+  uint64_t bytes = 0;                  // Of all data sections.
+
+  friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
 // OUTCOME.pb in failed/<attempt>: why.
@@ -119,6 +134,8 @@ struct Failure {
   std::optional<uint32_t> rank;
   std::string node;   // "" if unknown.
   std::string phase;  // admit join plan stage write sync commit settle
+
+  friend bool operator==(const Failure&, const Failure&) = default;
 };
 
 struct RankOutcome {
@@ -129,6 +146,8 @@ struct RankOutcome {
   uint64_t planned_bytes = 0;
   uint64_t staged_bytes = 0;
   uint64_t written_bytes = 0;
+
+  friend bool operator==(const RankOutcome&, const RankOutcome&) = default;
 };
 
 struct Outcome {
@@ -137,6 +156,8 @@ struct Outcome {
   Failure failure;
   std::vector<RankOutcome> ranks;
   absl::Time ended;  // For people.
+
+  friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
 std::string EncodeAttemptRecord(const AttemptRecord& record);
@@ -148,14 +169,15 @@ absl::StatusOr<Manifest> DecodeManifest(absl::string_view bytes);
 std::string EncodeOutcome(const Outcome& outcome);
 absl::StatusOr<Outcome> DecodeOutcome(absl::string_view bytes);
 
-// The manifest of these fragments (in any order), each with the bytes of its file. InvalidArgument,
-// naming it, if they do not belong to the record or together: another attempt, a rank twice or
-// missing, tensors that disagree or are not tiled exactly.
 struct FragmentFile {
   std::string file_name;
   std::string bytes;
   Fragment fragment;
 };
+
+// The manifest of these fragments, in any order, each as DecodeFragment() gave it and with the
+// bytes of its file. InvalidArgument, naming it, if they do not belong to the record or together:
+// another attempt, a rank twice or missing, tensors that disagree or are not tiled exactly.
 absl::StatusOr<Manifest> MakeManifest(const AttemptRecord& record,
                                       const std::vector<FragmentFile>& fragments);
 
