@@ -34,9 +34,9 @@ struct Action {
   };
 
   Kind kind = Kind::kStat;
-  std::string path;
-  std::string target;
-  std::string bytes;
+  std::string path = {};
+  std::string target = {};
+  std::string bytes = {};
   uint32_t mode = 0;
   // The named points of the protocol that lie just before and, if the action succeeds, just after
   // it; null if none.

@@ -67,19 +67,21 @@ class BeginAttempt : public Machine {
     kCloseRecord,
     kSyncAttempt,
     kSyncAttempts,
+    kCloseFailedRecord,
     kRemoveRecord,
     kRemoveAttempt,
   };
 
   void Advance(ActionResult result) override;
+  void AdvanceMinting(const ActionResult& result);
   void Go(State state, Action action);
   void MakeNextDir();
   void ListNextNames();
   void OnNames(const ActionResult& result);
   void OnCheckpoints(const ActionResult& result);
-  void ReadNextManifest();
+  void ReadNextCheckpoint();
+  void OnCheckpointRead(const ActionResult& result);
   void Mint();
-  void OnMinted(const ActionResult& result);
   void TakeBack(absl::Status why);
   std::string RecordPath() const;
   std::string AttemptPath() const;

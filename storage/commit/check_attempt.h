@@ -23,6 +23,7 @@ class CheckAttempt : public Machine {
   struct Options {
     AttemptRecord record;
     std::string folder;
+    std::string node;                  // This daemon's: its own temporaries are left over.
     std::vector<FragmentRef> durable;  // What nodes have reported; each must be there exactly so.
   };
 
@@ -45,6 +46,7 @@ class CheckAttempt : public Machine {
   absl::Status OnFragment(const ActionResult& result);
   absl::Status OnShard(const ActionResult& result);
   absl::Status CheckRanks() const;
+  absl::Status CheckReports() const;
   absl::Status SortTheRest();
   void ReadNextFragment();
   void StatNextShard();
@@ -61,7 +63,7 @@ class CheckAttempt : public Machine {
   absl::Status status_ = absl::UnknownError("not finished");
 };
 
-// "MANIFEST.pb.tmp.<node>": the temporary that `node` alone writes for a file. No node works twice
+// "MANIFEST.pb.<node>.tmp": the temporary that `node` alone writes for a file. No node works twice
 // on one attempt at a time, so a temporary of its name is its own leftover.
 std::string TemporaryName(absl::string_view file_name, absl::string_view node);
 bool IsTemporaryName(absl::string_view name);

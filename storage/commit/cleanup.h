@@ -76,6 +76,7 @@ class FinishFailed : public Machine {
   void Advance(ActionResult result) override;
   void Go(State state, Action action);
   void StartRemove();
+  static bool IsReadable(const absl::Status& decoded);
 
   Options options_;
   std::string folder_;
@@ -99,7 +100,6 @@ class PruneFailed : public Machine {
 
   std::string job_;
   size_t kept_;
-  bool listed_ = false;
   std::vector<AttemptName> names_;
   std::optional<RemoveFolder> remove_;
   absl::Status status_;
@@ -130,8 +130,10 @@ class DropRetired : public Machine {
 
   void Advance(ActionResult result) override;
   void Go(State state, Action action);
-  void Next();
-  void Fail(const absl::Status& status);
+  void ReadSuccessor();
+  void Skip(const absl::Status& status);
+  std::string RetiredPath() const;
+  std::string TrashPath() const;
 
   std::string job_;
   State state_ = State::kList;

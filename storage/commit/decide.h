@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "storage/commit/action.h"
 #include "storage/commit/check_attempt.h"
+#include "storage/commit/cleanup.h"
 #include "storage/commit/look_for_proof.h"
 #include "storage/commit/put_back.h"
 #include "storage/format/records.h"
@@ -30,8 +31,8 @@ struct Decision {
             // is missing.
   };
   Kind kind = Kind::kUnknown;
-  Failure failure;
-  Manifest manifest;
+  Failure failure = {};
+  Manifest manifest = {};
 };
 
 // Steps of a commit:
@@ -92,24 +93,25 @@ class Decide : public Machine {
 
  private:
   enum class State {
+    // Steps 1 to 4.
     kCheck,
     kRemoveLeftover,
-    kRemoveTemporary,
     kCreateTemporary,
     kSyncTemporary,
     kCloseTemporary,
     kRenameTemporary,
     kSyncFolder,
+    // Steps 5 to 7.
     kStatExisting,
     kReadExisting,
+    kReadExistingRecord,
     kRetire,
     kSyncRetired,
     kSyncCheckpointsOfRetired,
     kCommit,
     kSyncCheckpoints,
     kSyncAttempts,
-    kListForDelete,
-    kDelete,
+    // Steps 8 to 12.
     kAbort,
     kCreateOutcome,
     kSyncOutcome,
@@ -119,6 +121,7 @@ class Decide : public Machine {
     kSyncAttemptsOfAbort,
     kLook,
     kPutBack,
+    kDelete,  // Of a mutation.
   };
 
   // A small file that is written under a temporary name.
@@ -128,28 +131,41 @@ class Decide : public Machine {
   };
 
   void Advance(ActionResult result) override;
-  void Go(State state, Action action);
-  void AdvanceChecks(ActionResult result);
-  void AdvanceFiles(const ActionResult& result);
+  void AdvanceFiles(ActionResult result);
   void AdvancePublish(const ActionResult& result);
   void AdvanceAbort(ActionResult result);
+  void Go(State state, Action action);
 
   void OnChecked();
   void RemoveNextLeftover();
   void WriteNextFile();
+  void RenameTemporary();
+
+  void LookAtPlace();
   void OnExisting(const ActionResult& result);
+  void Retire(const AttemptName& existing);
+  void Publish();
   void OnCommitted();
-  void DoSyncCheckpoints();
+  void SyncAttemptsOfCommit();
+  void TellCommitted();
+  absl::Status TakenError(absl::string_view why) const;
+
   void GiveUp(absl::Status why, absl::string_view phase);
   void StartAbort();
-  void OnAbortRenamed();
-  void CloseOutcome();
+  void OnAbortRenamed(const absl::Status& status);
+  void SyncFailedAttempt();
+  void SyncFailed();
+  void SyncAttemptsOfAbort();
   void OnLooked();
-  void StartPutBack();
+  void StartPutBack(Decision to_tell);
   void Unknown(absl::Status why, absl::string_view phase);
   void Tell(Decision decision);
-  std::string TemporaryPath() const;
+  Decision FailedDecision() const;
+
   std::string FolderPath(absl::string_view name) const;
+  std::string TemporaryPath() const;
+  std::string OutcomePath() const;
+  std::string place() const;  // checkpoints/<id>
 
   AttemptRecord record_;
   std::vector<FragmentRef> durable_;
@@ -163,12 +179,14 @@ class Decide : public Machine {
   std::optional<CheckAttempt> check_;
   std::optional<LookForProof> look_;
   std::optional<PutBack> put_back_;
+  std::optional<RemoveFolder> delete_;
   std::vector<std::string> leftovers_;
   std::vector<Pending> pending_;  // Fragments, then the manifest.
-  size_t index_ = 0;
+  size_t index_ = 0;              // Into pending_.
+  absl::Status sync_error_;
   Manifest manifest_;
-  std::string retired_;  // Where the present checkpoint is renamed to.
   int publish_tries_ = 0;
+  Decision to_tell_;  // When kPutBack is done.
   std::optional<Decision> decision_;
 };
 

@@ -53,8 +53,11 @@ class DeleteCheckpoint : public Machine {
 
   void Advance(ActionResult result) override;
   void Go(State state, Action action);
+  std::string LivePath() const;
+  void OnManifest(const ActionResult& result);
   void ReadNextOther();
-  void OnNames(const ActionResult& result);
+  void ListRetired();
+  void OnRetired(const ActionResult& result);
   void TrashNextRetired();
   void TrashLive();
   void RemoveNext();

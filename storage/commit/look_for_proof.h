@@ -52,13 +52,14 @@ class LookForProof : public Machine {
   bool IsOurs(const ActionResult& result);
   void ListNames(const ActionResult& result);
   void ReadNextRetired();
+  void ReadNextTrashed();
   void FoundIn(Found found, std::string holder);
+  void Lose(absl::Status why);
   Action ReadManifest(const std::string& folder) const;
 
   AttemptRecord record_;
   State state_ = State::kCheckpoint;
   std::vector<std::string> names_;  // In retired/ or trash/, of this id.
-  std::string holder_;              // The folder in which the proof lies.
   Found found_ = Found::kNothing;
   Manifest manifest_;
   std::optional<Outcome> outcome_;

@@ -51,6 +51,8 @@ class Recover : public Machine {
   const std::vector<Outcome>& failed() const { return failed_; }
   const std::vector<AttemptRecord>& waiting() const { return waiting_; }
   const std::vector<std::pair<AttemptRecord, Failure>>& unknown() const { return unknown_; }
+  // What could not be tidied up in 3 and 4: to be logged; the next start tries again.
+  const std::vector<absl::Status>& problems() const { return problems_; }
 
  private:
   enum class State {
@@ -73,7 +75,10 @@ class Recover : public Machine {
   void SyncNextFolder();
   void NextAttempt();
   void OnRecord(const ActionResult& result);
+  void StartCommit();
   void OnDecided();
+  void AdvancePart(ActionResult result);
+  void Note(const absl::Status& status);
   void NextRetired();
   void NextFailed();
   Outcome NewOutcome(absl::Status why) const;
@@ -87,7 +92,6 @@ class Recover : public Machine {
   std::vector<AttemptName> attempts_;  // Still to be looked at, in attempts/ or failed/.
   std::set<std::string> retired_ids_;
   AttemptRecord record_;
-  bool record_readable_ = false;
   std::optional<Decide> decide_;
   std::optional<PutBack> put_back_;
   std::optional<DropRetired> drop_retired_;
@@ -98,6 +102,7 @@ class Recover : public Machine {
   std::vector<Outcome> failed_;
   std::vector<AttemptRecord> waiting_;
   std::vector<std::pair<AttemptRecord, Failure>> unknown_;
+  std::vector<absl::Status> problems_;
 };
 
 }  // namespace ckptd

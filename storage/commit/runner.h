@@ -31,6 +31,9 @@ class ActionRunner {
   // Runs the machine until it is finished.
   void RunToEnd(Machine& machine);
 
+  // What is open now, by path.
+  const std::map<std::string, std::unique_ptr<File>>& open_files() const { return open_; }
+
  private:
   absl::Status RunCall(const Action& action, ActionResult& result);
   absl::Status Create(const Action& action);
