@@ -519,9 +519,15 @@ std::string EncodeOutcome(const Outcome& outcome) {
 absl::StatusOr<Outcome> DecodeOutcome(absl::string_view bytes) {
   ASSIGN_OR_RETURN(const pb::Outcome message, Open<pb::Outcome>(bytes));
   Outcome outcome;
-  absl::StatusOr<AttemptRecord> record = FromProto(message.record());
-  if (!record.ok()) return WithContext(record.status(), "record");
-  outcome.record = *std::move(record);
+  if (message.record().checkpoint_id().empty()) {
+    RETURN_IF_ERROR(CheckName("job", message.record().job()));
+    outcome.record.job = message.record().job();
+    outcome.record.attempt = FromProto(message.record().attempt());
+  } else {
+    absl::StatusOr<AttemptRecord> record = FromProto(message.record());
+    if (!record.ok()) return WithContext(record.status(), "record");
+    outcome.record = *std::move(record);
+  }
   if (message.code() < static_cast<int>(absl::StatusCode::kCancelled) ||
       message.code() > static_cast<int>(absl::StatusCode::kUnauthenticated)) {
     return Bad("code", absl::StrCat(message.code(), " is no error"));

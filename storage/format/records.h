@@ -151,7 +151,7 @@ struct RankOutcome {
 };
 
 struct Outcome {
-  AttemptRecord record;
+  AttemptRecord record;  // Job and attempt alone if nobody could read it.
   std::string root_label;
   Failure failure;
   std::vector<RankOutcome> ranks;
