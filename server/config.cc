@@ -160,7 +160,7 @@ absl::StatusOr<Config> ParseConfig(const std::vector<std::string>& arguments,
   Config config;
   ASSIGN_OR_RETURN(GivenByFlag flags, FromArguments(arguments, table));
   if (flags.count("help") != 0 || flags.count("version") != 0) {
-    config.action = flags.count("help") != 0 ? Action::kHelp : Action::kVersion;
+    config.action = flags.count("help") != 0 ? ProgramAction::kHelp : ProgramAction::kVersion;
     return config;
   }
   GivenByFlag variables = FromVariables(surroundings.variables, table, config.warnings);

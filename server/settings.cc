@@ -92,9 +92,9 @@ Setter ChoiceOf(Choice Config::*field) {
 }
 
 // A switch that says what to do; the first one given wins.
-Setter Switch(Action action) {
+Setter Switch(ProgramAction action) {
   return [action](const std::vector<std::string>&, Config& config) {
-    if (config.action == Action::kRun) config.action = action;
+    if (config.action == ProgramAction::kRun) config.action = action;
     return absl::OkStatus();
   };
 }
@@ -307,12 +307,12 @@ void AddLog(std::vector<Setting>& table) {
 void AddSwitches(std::vector<Setting>& table) {
   std::string group = "Instead of running";
   table.push_back({group, "check-config", "", "", "check all settings and exit", false, true,
-                   Switch(Action::kCheckConfig)});
+                   Switch(ProgramAction::kCheckConfig)});
   table.push_back({group, "print-config", "", "", "print all settings, each with its origin", false,
-                   true, Switch(Action::kPrintConfig)});
+                   true, Switch(ProgramAction::kPrintConfig)});
   table.push_back(
-      {group, "version", "", "", "print the version", false, true, Switch(Action::kVersion)});
-  table.push_back({group, "help", "", "", "print this text", false, true, Switch(Action::kHelp)});
+      {group, "version", "", "", "print the version", false, true, Switch(ProgramAction::kVersion)});
+  table.push_back({group, "help", "", "", "print this text", false, true, Switch(ProgramAction::kHelp)});
 }
 
 }  // namespace

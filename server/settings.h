@@ -33,7 +33,7 @@ struct ArenaLimit {
 };
 
 // What the program is asked to do.
-enum class Action { kRun, kHelp, kVersion, kCheckConfig, kPrintConfig };
+enum class ProgramAction { kRun, kHelp, kVersion, kCheckConfig, kPrintConfig };
 
 // A setting as --print-config shows it.
 struct SettingValue {
@@ -44,7 +44,7 @@ struct SettingValue {
 
 // Every value is checked and within its limits.
 struct Config {
-  Action action = Action::kRun;
+  ProgramAction action = ProgramAction::kRun;
 
   std::string config_file;
   std::string socket;

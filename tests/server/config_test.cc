@@ -52,7 +52,7 @@ std::string OriginOf(const Config& config, const std::string& flag) {
 
 TEST(Config, HasTheDocumentedDefaults) {
   Config config = MustParse({});
-  EXPECT_EQ(config.action, Action::kRun);
+  EXPECT_EQ(config.action, ProgramAction::kRun);
   EXPECT_EQ(config.socket, "/run/user/1000/ckptd/ckptd.sock");
   ASSERT_EQ(config.roots.size(), 1u);
   EXPECT_EQ(config.roots[0].label, "default");
@@ -198,10 +198,10 @@ TEST(Config, ASocketPathOver104BytesIsRefusedWithItsLength) {
 }
 
 TEST(Config, SwitchesSayWhatToDo) {
-  EXPECT_EQ(MustParse({"--check-config"}).action, Action::kCheckConfig);
-  EXPECT_EQ(MustParse({"--print-config"}).action, Action::kPrintConfig);
-  EXPECT_EQ(MustParse({"--version"}).action, Action::kVersion);
-  EXPECT_EQ(MustParse({"-h"}).action, Action::kHelp);
+  EXPECT_EQ(MustParse({"--check-config"}).action, ProgramAction::kCheckConfig);
+  EXPECT_EQ(MustParse({"--print-config"}).action, ProgramAction::kPrintConfig);
+  EXPECT_EQ(MustParse({"--version"}).action, ProgramAction::kVersion);
+  EXPECT_EQ(MustParse({"-h"}).action, ProgramAction::kHelp);
 }
 
 TEST(Config, HelpNamesEveryFlagWithItsDefault) {
