@@ -1,0 +1,164 @@
+#include "server/arena_pool.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "absl/strings/str_cat.h"
+#include "storage/base/units.h"
+
+namespace ckptd {
+
+ArenaPool::ArenaPool(ControlLoop& loop, Options options)
+    : loop_(loop),
+      options_(std::move(options)),
+      // Clients tell a new arena from an old one by its generation, over restarts of the daemon
+      // too.
+      next_generation_(static_cast<uint64_t>(absl::ToInt64Nanoseconds(loop.clock().Monotonic()))),
+      touchers_(options_.touch_threads) {}
+
+absl::StatusOr<std::shared_ptr<Arena>> ArenaPool::Obtain(const std::string& job, uint32_t rank,
+                                                         uint32_t world_size, uint64_t image_bytes,
+                                                         Root& root) {
+  Key key{job, rank};
+  uint64_t block_bytes = options_.block_bytes;
+  uint64_t wanted = std::max(RoundUp(image_bytes, block_bytes), block_bytes);
+  std::shared_ptr<Arena> present = Find(job, rank);
+  if (present != nullptr && present->bytes() >= wanted && present->block_bytes() == block_bytes)
+    return present;
+
+  uint64_t room = RoomFor(key, world_size, wanted) / block_bytes * block_bytes;
+  uint64_t granted = std::min(wanted, room);
+  if (granted < wanted) {
+    Warn(absl::StrCat("rank ", rank, " of job \"", job, "\" streams an image of ", image_bytes,
+                      " bytes through less memory; --arena-limit of ", bytes() + wanted - room,
+                      " would hold it"));
+  }
+  if (present != nullptr && present->bytes() >= granted) return present;
+  if (granted == 0) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "an arena for rank ", rank, " of job \"", job, "\": needs ", wanted,
+        " bytes, and of --arena-limit ", options_.limit_bytes, " only ", room, " are left"));
+  }
+  auto made =
+      Arena::Create(next_generation_++, block_bytes, static_cast<uint32_t>(granted / block_bytes));
+  if (!made.ok()) return made.status();
+  std::shared_ptr<Arena> arena(made->release(), [this](Arena* dropped) {
+    // Unmapping gigabytes takes a while: not on the loop.
+    touchers_.Post([dropped] { delete dropped; });
+  });
+  entries_[key] = Entry{arena};
+  all_.push_back(arena);
+  Touch(key, arena, root);
+  return arena;
+}
+
+std::shared_ptr<Arena> ArenaPool::Find(const std::string& job, uint32_t rank) const {
+  auto found = entries_.find({job, rank});
+  return found == entries_.end() ? nullptr : found->second.arena;
+}
+
+absl::StatusOr<std::shared_ptr<Arena>> ArenaPool::Adopt(const std::string& job, uint32_t rank,
+                                                        UniqueFd fd, uint64_t block_bytes,
+                                                        uint32_t block_count, Root& root) {
+  if (block_bytes != options_.block_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("the offered arena has blocks of ", block_bytes,
+                                                   " bytes, this daemon's have ",
+                                                   options_.block_bytes));
+  }
+  auto adopted = Arena::Adopt(next_generation_++, std::move(fd), block_bytes, block_count);
+  if (!adopted.ok()) return adopted.status();
+  std::shared_ptr<Arena> arena(adopted->release(), [this](Arena* dropped) {
+    touchers_.Post([dropped] { delete dropped; });
+  });
+  entries_[{job, rank}] = Entry{arena};
+  all_.push_back(arena);
+  Attach(arena, root);
+  return arena;
+}
+
+void ArenaPool::Orphan(const std::string& job, uint32_t rank) {
+  auto found = entries_.find({job, rank});
+  if (found != entries_.end()) found->second.orphaned_at = next_orphan_++;
+}
+
+void ArenaPool::Claim(const std::string& job, uint32_t rank) {
+  auto found = entries_.find({job, rank});
+  if (found != entries_.end()) found->second.orphaned_at = 0;
+}
+
+void ArenaPool::Drop(const std::string& job, uint32_t rank) { entries_.erase({job, rank}); }
+
+uint64_t ArenaPool::bytes() const {
+  uint64_t sum = 0;
+  for (const std::weak_ptr<Arena>& weak : all_) {
+    if (std::shared_ptr<Arena> arena = weak.lock()) sum += arena->bytes();
+  }
+  return sum;
+}
+
+uint64_t ArenaPool::BytesOf(const std::string& job, uint32_t rank) const {
+  std::shared_ptr<Arena> arena = Find(job, rank);
+  return arena == nullptr ? 0 : arena->bytes();
+}
+
+// Room under the limit, its own present arena not counted (a new one replaces it as soon as its
+// saves are written). A rank gets at most its equal share as long as others may come.
+uint64_t ArenaPool::RoomFor(const Key& key, uint32_t world_size, uint64_t wanted_bytes) {
+  std::erase_if(all_, [](const std::weak_ptr<Arena>& weak) { return weak.expired(); });
+  uint64_t own = BytesOf(key.first, key.second);
+  uint64_t share = std::max(options_.limit_bytes / std::max(world_size, 1u), options_.block_bytes);
+  uint64_t wanted = std::min(wanted_bytes, share);
+  EvictOrphans(key, wanted);
+  uint64_t used = bytes() - own;
+  uint64_t room = options_.limit_bytes > used ? options_.limit_bytes - used : 0;
+  return std::min(room, share);
+}
+
+void ArenaPool::EvictOrphans(const Key& except, uint64_t room_bytes) {
+  while (bytes() + room_bytes > options_.limit_bytes) {
+    auto oldest = entries_.end();
+    for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+      if (entry->second.orphaned_at == 0 || entry->first == except) continue;
+      if (oldest == entries_.end() || entry->second.orphaned_at < oldest->second.orphaned_at)
+        oldest = entry;
+    }
+    if (oldest == entries_.end()) return;
+    entries_.erase(oldest);
+  }
+}
+
+void ArenaPool::Touch(const Key& key, std::shared_ptr<Arena> arena, Root& root) {
+  auto left = std::make_shared<std::atomic<uint32_t>>(arena->block_count());
+  for (uint32_t block = 0; block < arena->block_count(); ++block) {
+    touchers_.Post([this, key, arena, block, left, &root] {
+      bool touched = arena->TouchBlock(block, options_.huge_pages);
+      bool last = --*left == 0;
+      loop_.Post([this, key, arena, block, touched, last, &root] {
+        if (touched) {
+          arena->Touched(block);
+          options_.on_block_free(key.first, key.second);
+        } else {
+          Warn(absl::StrCat("no memory for block ", block, " of the arena of rank ", key.second,
+                            " of job \"", key.first, "\""));
+        }
+        if (last) Attach(arena, root);
+      });
+    });
+  }
+}
+
+void ArenaPool::Attach(std::shared_ptr<Arena> arena, Root& root) {
+  touchers_.Post([arena, &root] {
+    root.disk().AttachMemory(arena->Memory());
+    arena->BeforeUnmap([&root](std::span<std::byte> memory) { root.disk().DetachMemory(memory); });
+  });
+}
+
+void ArenaPool::Warn(std::string text) {
+  constexpr size_t kWarningsMax = 20;
+  if (std::find(warnings_.begin(), warnings_.end(), text) != warnings_.end()) return;
+  if (warnings_.size() == kWarningsMax) warnings_.erase(warnings_.begin());
+  warnings_.push_back(std::move(text));
+}
+
+}  // namespace ckptd

@@ -1,0 +1,271 @@
+// How an attempt ends: durable and decided, or aborted and decided.
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/attempt.h"
+#include "server/fragment_builder.h"
+#include "storage/base/check.h"
+#include "storage/base/status.h"
+#include "storage/commit/cleanup.h"
+#include "storage/commit/finish_node.h"
+#include "storage/commit/runner.h"
+#include "storage/format/paths.h"
+
+namespace ckptd {
+
+void Attempt::OnShardsWritten(uint32_t number) {
+  RankSave& rank = ranks_.at(number);
+  rank.shards = rank.writer->shards();
+  rank.written_bytes = rank.planned_bytes;
+  rank.state = RankSave::State::kWritten;
+  Point("shard-complete");
+  Progress();
+  MaybeFinish();
+}
+
+void Attempt::MaybeFinish() {
+  if (state_ != State::kWriting || !confirmed_) return;
+  for (const auto& [rank, save] : ranks_) {
+    if (save.state != RankSave::State::kWritten) return;
+  }
+  state_ = State::kFinishing;
+  job_running_ = true;
+  std::vector<std::pair<std::string, std::unique_ptr<File>>> files;
+  for (auto& [rank, save] : ranks_) {
+    for (auto& file : save.writer->TakeFiles()) files.push_back(std::move(file));
+  }
+  root_->workers().Post(
+      [self = shared_from_this(), ranks = ranks_, files = std::move(files)]() mutable {
+        FinishNode::Options options;
+        options.attempt_dir = self->Dir();
+        options.file_mode = self->FileMode();
+        options.fragment = BuildFragment(self->record_, self->context_.node, ranks);
+        ActionRunner runner(self->root_->disk(), self->context_.on_point);
+        for (auto& [path, file] : files) {
+          options.shards.push_back(path);
+          runner.Adopt(path, std::move(file));
+        }
+        FinishNode machine(std::move(options));
+        runner.RunToEnd(machine);
+        self->context_.loop.Post([self, result = machine.result()] { self->OnDurable(result); });
+      });
+}
+
+void Attempt::OnDurable(const absl::StatusOr<FragmentRef>& result) {
+  job_running_ = false;
+  Progress();
+  if (state_ == State::kAborting) return AbortWhenIdle();
+  if (!result.ok()) return Fail(FailureOf(result.status(), std::nullopt, "sync"));
+  state_ = State::kDurable;
+  reported_ = "durable";
+  node_durable_ = true;
+  for (auto& [rank, save] : ranks_) {
+    if (save.stream) save.stream->Durable();
+  }
+  context_.on_change(*this);
+  Point("durable-sent");
+  Point("all-durable");
+  Decide::Commit commit;
+  commit.record = record_;
+  commit.durable = {*result};
+  commit.node = context_.node;
+  commit.file_mode = FileMode();
+  commit.otherwise = MakeOutcome();
+  RunDecide(Decide(std::move(commit)), {});
+}
+
+void Attempt::Fail(Failure failure) {
+  if (state_ == State::kDurable || state_ == State::kAborting || state_ == State::kEnded) return;
+  CKPT_CHECK(!failure.status.ok(), "a failure has a reason");
+  failure_ = std::move(failure);
+  state_ = State::kAborting;
+  for (auto& [rank, save] : ranks_) {
+    if (save.writer) save.writer->Stop();
+  }
+  AbortWhenIdle();
+}
+
+// No block is free and no file is closed before its last transfer was reaped.
+void Attempt::AbortWhenIdle() {
+  if (state_ != State::kAborting || job_running_) return;
+  for (const auto& [rank, save] : ranks_) {
+    if (save.writer && save.writer->in_flight() > 0) return;
+  }
+  if (!minted()) return End(Result::kFailed);
+  std::vector<std::unique_ptr<File>> to_close;
+  for (auto& [rank, save] : ranks_) {
+    if (!save.writer) continue;
+    for (auto& [path, file] : save.writer->TakeFiles()) to_close.push_back(std::move(file));
+  }
+  Decide::Abort abort;
+  abort.record = record_;
+  abort.node = context_.node;
+  abort.file_mode = FileMode();
+  abort.outcome = MakeOutcome();
+  RunDecide(Decide(std::move(abort)), std::move(to_close));
+}
+
+void Attempt::RunDecide(Decide decide, std::vector<std::unique_ptr<File>> to_close) {
+  job_running_ = true;
+  root_->workers().Post([self = shared_from_this(), decide = std::move(decide),
+                         to_close = std::move(to_close)]() mutable {
+    to_close.clear();
+    ActionRunner runner(self->root_->disk(), self->context_.on_point);
+    runner.RunToEnd(decide);
+    Decision decision = *decide.decision();
+    CheckpointInfo checkpoint;
+    if (decision.kind == Decision::Kind::kCommitted) {
+      checkpoint.job = self->record_.job;
+      checkpoint.id = self->record_.checkpoint_id;
+      checkpoint.path = CheckpointDir(checkpoint.job, checkpoint.id);
+      checkpoint.manifest = decision.manifest;
+      checkpoint.record = self->record_;
+      auto stat = self->root_->disk().Stat(ckptd::Join(checkpoint.path, kManifestFile));
+      checkpoint.committed = stat.ok() ? stat->modified : self->context_.loop.clock().Wall();
+    }
+    self->context_.loop.Post(
+        [self, decision = std::move(decision), checkpoint = std::move(checkpoint)]() mutable {
+          self->OnDecided(std::move(decision), std::move(checkpoint));
+        });
+  });
+}
+
+void Attempt::OnDecided(Decision decision, CheckpointInfo checkpoint) {
+  job_running_ = false;
+  switch (decision.kind) {
+    case Decision::Kind::kCommitted:
+      checkpoint_ = std::move(checkpoint);
+      return End(Result::kCommitted);
+    case Decision::Kind::kFailed:
+      failure_ = std::move(decision.failure);
+      return End(Result::kFailed);
+    case Decision::Kind::kUnknown:
+    case Decision::Kind::kLeft:
+      failure_ = std::move(decision.failure);
+      root_->SetUnhealthy(absl::StrCat(
+          "the outcome of attempt ", ToString(record_.attempt), " of job \"", record_.job,
+          "\" is unknown until the next start: ", failure_.status.message()));
+      return End(Result::kUnknown);
+  }
+}
+
+void Attempt::End(Result result) {
+  result_ = result;
+  state_ = State::kEnded;
+  reported_ = result == Result::kCommitted ? "committed"
+              : result == Result::kFailed  ? "failed"
+                                           : "unknown";
+  ended_ = context_.loop.clock().Wall();
+  context_.loop.Cancel(join_timer_);
+  context_.loop.Cancel(patience_timer_);
+  context_.loop.Cancel(progress_timer_);
+  ReleaseSealed();
+  Tell();
+  CleanUp();
+  for (auto& [rank, save] : ranks_) {  // Ended attempts are remembered, their plans are not.
+    save.plan.reset();
+    save.layout.reset();
+    save.ordinals = {};
+    for (ImageBlock& block : save.blocks) block.unit_crc32c = {};
+  }
+  on_end_(*this);
+}
+
+void Attempt::Tell() {
+  for (auto& [rank, save] : ranks_) {
+    save.writer.reset();
+    std::shared_ptr<SaveStream> stream = std::move(save.stream);
+    if (!stream) continue;
+    if (result_ == Result::kCommitted) {
+      stream->Committed(checkpoint_);
+    } else {
+      stream->Failed(failure_);
+    }
+  }
+  Point("told");
+}
+
+// What nobody waits for: the shards of a failed attempt, the checkpoint that was replaced, the free
+// space.
+void Attempt::CleanUp() {
+  if (!minted()) return;
+  root_->workers().Post([self = shared_from_this(), result = result_, outcome = MakeOutcome()] {
+    ActionRunner runner(self->root_->disk(), nullptr);
+    if (result == Result::kFailed) {
+      FinishFailed finish({.job = self->record_.job,
+                           .attempt = self->record_.attempt,
+                           .otherwise = outcome,
+                           .file_mode = self->FileMode()});
+      runner.RunToEnd(finish);
+      PruneFailed prune(self->record_.job);
+      runner.RunToEnd(prune);
+    } else if (result == Result::kCommitted && self->record_.replace) {
+      DropRetired drop(self->record_.job);
+      runner.RunToEnd(drop);
+    }
+    auto space = self->root_->disk().Space();
+    self->context_.loop.Post([self, space] {
+      if (space.ok()) self->root_->SetFreeBytes(space->free_bytes);
+    });
+  });
+}
+
+// Every transfer was reaped: sealed blocks that were never reported written are free now. Granted
+// ones are not: a living rank may still be filling them.
+void Attempt::ReleaseSealed() {
+  for (auto& [rank, save] : ranks_) {
+    bool freed = false;
+    for (ImageBlock& block : save.blocks) {
+      if (block.state != ImageBlock::State::kSealed) continue;
+      block.state = ImageBlock::State::kWritten;
+      save.arena->Written(block.arena_block);
+      freed = true;
+    }
+    if (save.state == RankSave::State::kLost) ReleaseGranted(rank);
+    if (freed) context_.arenas.NotifyFree(record_.job, rank);
+  }
+}
+
+void Attempt::ReleaseGranted(uint32_t number) {
+  auto found = ranks_.find(number);
+  if (found == ranks_.end()) return;
+  bool freed = false;
+  for (ImageBlock& block : found->second.blocks) {
+    if (block.state != ImageBlock::State::kGranted) continue;
+    block.state = ImageBlock::State::kNeeded;
+    found->second.arena->Abandon(block.arena_block);
+    freed = true;
+  }
+  if (freed) context_.arenas.NotifyFree(record_.job, number);
+}
+
+Outcome Attempt::MakeOutcome() const {
+  Outcome outcome;
+  outcome.record = record_;
+  outcome.root_label = root_->label();
+  outcome.failure = failure_;
+  outcome.ended = ended_ == absl::InfinitePast() ? context_.loop.clock().Wall() : ended_;
+  for (uint32_t number = 0; number < record_.world_size; ++number) {
+    RankOutcome rank;
+    rank.rank = number;
+    auto found = ranks_.find(number);
+    if (found == ranks_.end()) {
+      rank.state = "missing";
+    } else {
+      rank.node = context_.node;
+      rank.pid = found->second.pid;
+      rank.state = RankStateName(found->second.state, node_durable_);
+      rank.planned_bytes = found->second.planned_bytes;
+      rank.staged_bytes = found->second.staged_bytes;
+      rank.written_bytes = found->second.written_bytes;
+    }
+    outcome.ranks.push_back(std::move(rank));
+  }
+  return outcome;
+}
+
+const char* Attempt::StateName() const { return reported_; }
+
+}  // namespace ckptd

@@ -1,0 +1,302 @@
+#include "server/attempts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "storage/base/units.h"
+
+namespace ckptd {
+namespace {
+
+Failure AdmitFailure(absl::Status status, const std::string& node) {
+  return Failure{std::move(status), std::nullopt, node, "admit"};
+}
+
+void AnswerEnded(const Attempt& attempt, SaveStream& stream) {
+  if (attempt.result() == Attempt::Result::kCommitted) {
+    stream.Committed(attempt.checkpoint());
+  } else {
+    stream.Failed(attempt.failure());
+  }
+}
+
+}  // namespace
+
+Attempts::Attempts(AttemptContext& context, Options options)
+    : context_(context), options_(options) {
+  context_.on_change = [this](const Attempt&) { Changed(); };
+}
+
+void Attempts::Save(const Session& session, std::shared_ptr<Root> root, const SaveOptions& options,
+                    std::shared_ptr<const RankPlan> plan, std::optional<ResumeState> resume,
+                    std::shared_ptr<SaveStream> stream, std::shared_ptr<Ticket> ticket) {
+  ticket->rank = session.info.rank;
+  // A rank that begins a save has stopped filling what its ended ones were granted.
+  for (const std::shared_ptr<Attempt>& ended : ended_) {
+    if (ended->record().job == session.info.job) ended->ReleaseGranted(session.info.rank);
+  }
+  if (AnswerRepeated(session, options, stream, *ticket)) return;
+  if (resume) {
+    return Resume(session, std::move(root), options, std::move(plan), *std::move(resume),
+                  std::move(stream), *ticket);
+  }
+  Join(session, std::move(root), options, std::move(plan), std::move(stream), *ticket);
+}
+
+// The same request again, its reply having been lost: the same answer.
+bool Attempts::AnswerRepeated(const Session& session, const SaveOptions& options,
+                              const std::shared_ptr<SaveStream>& stream, Ticket& ticket) {
+  auto is_it = [&](const Attempt& attempt) {
+    if (attempt.record().job != session.info.job) return false;
+    auto rank = attempt.ranks().find(session.info.rank);
+    return rank != attempt.ranks().end() && rank->second.request_id == options.request_id &&
+           rank->second.token == session.token;
+  };
+  for (const std::shared_ptr<Attempt>& attempt : in_flight_) {
+    if (!is_it(*attempt) || attempt->state() == Attempt::State::kEnded) continue;
+    ticket.attempt = attempt;
+    absl::Status status = attempt->Resume(session, options, nullptr, {}, stream);
+    if (!status.ok()) stream->Failed(AdmitFailure(status, context_.node));
+    return true;
+  }
+  for (const std::shared_ptr<Attempt>& attempt : ended_) {
+    if (!is_it(*attempt)) continue;
+    AnswerEnded(*attempt, *stream);
+    return true;
+  }
+  return false;
+}
+
+bool Attempts::AnswerRefused(const Key& key, uint32_t rank, SaveStream& stream) {
+  auto found = refusals_.find(key);
+  if (found == refusals_.end()) return false;
+  if (!found->second.told.insert(rank).second) {
+    refusals_.erase(found);  // It tries again: a new attempt.
+    return false;
+  }
+  stream.Failed(found->second.failure);
+  if (found->second.told.size() == found->second.world_size) refusals_.erase(found);
+  return true;
+}
+
+std::shared_ptr<Attempt> Attempts::FindJoinable(const Key& key) const {
+  for (const std::shared_ptr<Attempt>& attempt : in_flight_) {
+    const AttemptRecord& record = attempt->record();
+    if (Key{record.job, record.incarnation, record.checkpoint_id} != key) continue;
+    if (attempt->state() != Attempt::State::kAborting && attempt->state() != Attempt::State::kEnded)
+      return attempt;
+  }
+  return nullptr;
+}
+
+void Attempts::Join(const Session& session, std::shared_ptr<Root> root, const SaveOptions& options,
+                    std::shared_ptr<const RankPlan> plan, std::shared_ptr<SaveStream> stream,
+                    Ticket& ticket) {
+  Key key{session.info.job, session.info.incarnation, options.checkpoint_id};
+  std::shared_ptr<Attempt> attempt = FindJoinable(key);
+  if (attempt == nullptr) {
+    if (draining_)
+      return stream->Failed(
+          AdmitFailure(absl::UnavailableError("the daemon is stopping"), context_.node));
+    if (AnswerRefused(key, session.info.rank, *stream)) return;
+    if (!root->healthy()) {
+      return stream->Failed(AdmitFailure(
+          absl::UnavailableError(absl::StrCat("root \"", root->label(),
+                                              "\" takes no saves: ", root->unhealthy_reason())),
+          context_.node));
+    }
+    if (options.reject_overlap &&
+        AdmittedCount(session.info.job) >= options_.max_inflight_attempts) {
+      Refusal refusal{OverlapFailure(session.info.job, "on_overlap=reject"),
+                      session.info.world_size,
+                      {session.info.rank}};
+      stream->Failed(refusal.failure);
+      if (refusal.world_size > 1) refusals_[key] = std::move(refusal);
+      return;
+    }
+    attempt = std::make_shared<Attempt>(context_, std::move(root), session.info, options,
+                                        [this](Attempt& ended) { OnEnd(ended); });
+    in_flight_.push_back(attempt);
+  }
+  absl::Status status = attempt->Join(session, options, std::move(plan), stream);
+  if (!status.ok())
+    return stream->Failed(Failure{status, session.info.rank, context_.node, "join"});
+  ticket.attempt = attempt;
+  AdmitWaiting();
+  if (attempt->state() != Attempt::State::kWaiting || attempt->ranks().size() > 1) return;
+  context_.loop.After(options_.admit_timeout, [this, attempt] {
+    if (attempt->state() != Attempt::State::kWaiting) return;
+    Failure failure = OverlapFailure(
+        attempt->record().job, absl::StrCat("waited ", ckptd::FormatDuration(options_.admit_timeout)));
+    const AttemptRecord& record = attempt->record();
+    Refusal refusal{failure, record.world_size, {}};
+    for (const auto& [rank, save] : attempt->ranks()) refusal.told.insert(rank);
+    if (refusal.told.size() < refusal.world_size) {
+      refusals_[{record.job, record.incarnation, record.checkpoint_id}] = std::move(refusal);
+    }
+    attempt->Fail(std::move(failure));
+  });
+}
+
+uint32_t Attempts::AdmittedCount(const std::string& job) const {
+  return static_cast<uint32_t>(std::count_if(
+      in_flight_.begin(), in_flight_.end(),
+      [&](const auto& attempt) { return attempt->record().job == job && attempt->admitted(); }));
+}
+
+Failure Attempts::OverlapFailure(const std::string& job, absl::string_view what) const {
+  std::vector<std::string> names;
+  for (const std::shared_ptr<Attempt>& attempt : in_flight_) {
+    if (attempt->record().job == job && attempt->admitted())
+      names.push_back(attempt->record().checkpoint_id);
+  }
+  return AdmitFailure(
+      absl::ResourceExhaustedError(absl::StrCat(
+          names.size(), " saves of job \"", job, "\" are in flight (", absl::StrJoin(names, ", "),
+          "), --max-inflight-attempts is ", options_.max_inflight_attempts, "; ", what)),
+      context_.node);
+}
+
+void Attempts::AdmitWaiting() {
+  for (size_t i = 0; i < in_flight_.size(); ++i) {
+    std::shared_ptr<Attempt> attempt = in_flight_[i];
+    if (attempt->state() != Attempt::State::kWaiting) continue;
+    if (AdmittedCount(attempt->record().job) < options_.max_inflight_attempts) attempt->Begin();
+  }
+}
+
+void Attempts::Resume(const Session& session, std::shared_ptr<Root> root,
+                      const SaveOptions& options, std::shared_ptr<const RankPlan> plan,
+                      ResumeState resume, std::shared_ptr<SaveStream> stream, Ticket& ticket) {
+  auto is_it = [&](const std::shared_ptr<Attempt>& attempt) {
+    return attempt->record().job == session.info.job && attempt->record().attempt == resume.attempt;
+  };
+  auto live = std::find_if(in_flight_.begin(), in_flight_.end(), is_it);
+  if (live != in_flight_.end()) {
+    ticket.attempt = *live;
+    absl::Status status =
+        (*live)->Resume(session, options, std::move(plan), std::move(resume), stream);
+    if (!status.ok()) stream->Failed(Failure{status, session.info.rank, context_.node, "join"});
+    return;
+  }
+  auto over = std::find_if(ended_.begin(), ended_.end(), is_it);
+  if (over != ended_.end()) return AnswerEnded(**over, *stream);
+  AnswerFromDisk(std::move(root), session.info.job, options.checkpoint_id, resume.attempt,
+                 std::move(stream));
+}
+
+// An attempt that an earlier life of this daemon ended.
+void Attempts::AnswerFromDisk(std::shared_ptr<Root> root, const std::string& job,
+                              const std::string& id, AttemptName attempt,
+                              std::shared_ptr<SaveStream> stream) {
+  root->workers().Post([this, root, job, id, attempt, stream = std::move(stream)] {
+    auto checkpoint = FindCheckpoint(root->disk(), job, id);
+    bool committed = checkpoint.ok() && checkpoint->manifest.attempt == attempt;
+    Failure failure{
+        absl::NotFoundError(absl::StrCat("attempt ", ToString(attempt), " of checkpoint \"", id,
+                                         "\" is neither in flight nor remembered")),
+        std::nullopt, context_.node, "settle"};
+    if (!committed) {
+      auto failed = ListFailed(root->disk(), job);
+      if (failed.ok()) {
+        for (const Outcome& outcome : *failed) {
+          if (outcome.record.attempt == attempt) failure = outcome.failure;
+        }
+      }
+    }
+    context_.loop.Post([committed, checkpoint, failure, stream] {
+      if (committed) {
+        stream->Committed(*checkpoint);
+      } else {
+        stream->Failed(failure);
+      }
+    });
+  });
+}
+
+void Attempts::Restore(std::shared_ptr<Root> root, AttemptRecord record) {
+  auto attempt = std::make_shared<Attempt>(context_, std::move(root), std::move(record),
+                                           [this](Attempt& ended) { OnEnd(ended); });
+  in_flight_.push_back(attempt);
+  attempt->Restart();
+}
+
+void Attempts::AddFailure(Outcome outcome) {
+  std::deque<Outcome>& failures = failures_[outcome.record.job];
+  failures.push_back(std::move(outcome));
+  if (failures.size() > kFailuresKeptPerJob) failures.pop_front();
+}
+
+void Attempts::SessionEnded(const Session& session, SessionEnd end) {
+  std::vector<std::shared_ptr<Attempt>> attempts(in_flight_);
+  attempts.insert(attempts.end(), ended_.begin(), ended_.end());
+  for (const std::shared_ptr<Attempt>& attempt : attempts) {
+    if (attempt->record().job == session.info.job) attempt->RankEnded(session, end);
+  }
+}
+
+void Attempts::BlockFree(const std::string& job, uint32_t rank) {
+  std::vector<std::shared_ptr<Attempt>> attempts(in_flight_);
+  for (const std::shared_ptr<Attempt>& attempt : attempts) {
+    if (attempt->record().job == job) attempt->GrantBlocks(rank);
+  }
+}
+
+void Attempts::Drain(std::function<void()> done) {
+  draining_ = true;
+  drained_ = std::move(done);
+  if (in_flight_.empty()) std::exchange(drained_, nullptr)();
+}
+
+void Attempts::FailAll(const absl::Status& why) {
+  std::vector<std::shared_ptr<Attempt>> attempts(in_flight_);
+  for (const std::shared_ptr<Attempt>& attempt : attempts) {
+    attempt->Fail(Failure{why, std::nullopt, context_.node, "write"});
+  }
+}
+
+std::shared_ptr<Attempt> Attempts::FindInFlight(const std::string& job,
+                                                const std::string& id) const {
+  for (auto attempt = in_flight_.rbegin(); attempt != in_flight_.rend(); ++attempt) {
+    if ((*attempt)->record().job == job && (*attempt)->record().checkpoint_id == id)
+      return *attempt;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<Attempt> Attempts::FindEnded(const std::string& job, const std::string& id) const {
+  for (auto attempt = ended_.rbegin(); attempt != ended_.rend(); ++attempt) {
+    if ((*attempt)->record().job == job && (*attempt)->record().checkpoint_id == id)
+      return *attempt;
+  }
+  return nullptr;
+}
+
+void Attempts::Watch(std::function<bool()> check) {
+  if (!check()) watchers_.push_back(std::move(check));
+}
+
+void Attempts::Changed() {
+  std::vector<std::function<bool()>> watchers = std::exchange(watchers_, {});
+  for (std::function<bool()>& check : watchers) {
+    if (!check()) watchers_.push_back(std::move(check));
+  }
+}
+
+void Attempts::OnEnd(Attempt& attempt) {
+  auto position = std::find_if(in_flight_.begin(), in_flight_.end(),
+                               [&](const auto& entry) { return entry.get() == &attempt; });
+  if (position == in_flight_.end()) return;
+  std::shared_ptr<Attempt> keep = *position;
+  in_flight_.erase(position);
+  ended_.push_back(keep);
+  if (ended_.size() > kEndedKept) ended_.pop_front();
+  if (keep->result() == Attempt::Result::kFailed) AddFailure(keep->MakeOutcome());
+  Changed();
+  AdmitWaiting();
+  if (in_flight_.empty() && drained_) std::exchange(drained_, nullptr)();
+}
+
+}  // namespace ckptd

@@ -1,0 +1,308 @@
+#include "server/loads.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/parallel_read.h"
+#include "storage/base/check.h"
+#include "storage/base/crc32c.h"
+#include "storage/base/status.h"
+#include "storage/base/units.h"
+#include "storage/format/paths.h"
+
+namespace ckptd {
+
+class Load : public std::enable_shared_from_this<Load> {
+ public:
+  Load(Loads& loads, uint64_t id, SessionInfo session, std::shared_ptr<Root> root,
+       LoadRequest request, std::shared_ptr<LoadStream> stream)
+      : loads_(loads),
+        id_(id),
+        session_(std::move(session)),
+        root_(std::move(root)),
+        request_(std::move(request)),
+        stream_(std::move(stream)) {}
+
+  void Start();
+  void Consumed(const std::vector<uint32_t>& blocks);
+  void Drop() { stream_.reset(); }
+
+  const SessionInfo& session() const { return session_; }
+  const std::shared_ptr<Arena>& window() const { return window_; }
+  Loads::Progress progress() const {
+    return {session_.job, checkpoint_.id, session_.rank, plan_ == nullptr ? 0 : plan_->read_bytes,
+            done_bytes_};
+  }
+
+ private:
+  struct Planned {
+    absl::Status status;
+    CheckpointInfo checkpoint;
+    std::shared_ptr<LoadPlan> plan;
+  };
+
+  void FindAndPlan(const std::string& id);
+  Planned FindAndPlanOnWorker(const std::string& id) const;
+  absl::Status ReadItems(LoadPlan& plan, const std::string& folder) const;
+  void OnPlanned(Planned planned);
+  void ReadMore();
+  absl::Status ReadBlock(const LoadRead& read, uint32_t block) const;
+  std::string TensorsAt(const LoadRead& read, uint64_t offset, uint64_t bytes) const;
+  void OnRead(const LoadRead& read, uint32_t block, const absl::Status& status);
+  void Fail(const absl::Status& status);
+  void End();
+
+  Loads& loads_;
+  const uint64_t id_;
+  const SessionInfo session_;
+  const std::shared_ptr<Root> root_;
+  const LoadRequest request_;
+  std::shared_ptr<LoadStream> stream_;
+  CheckpointInfo checkpoint_;
+  std::shared_ptr<const LoadPlan> plan_;
+  std::shared_ptr<Arena> window_;
+  size_t next_read_ = 0;
+  size_t open_reads_ = 0;                      // Started and not given back.
+  std::map<uint32_t, uint64_t> filled_bytes_;  // By window block, until it is given back.
+  uint64_t done_bytes_ = 0;
+};
+
+void Load::Start() {
+  std::string id = request_.checkpoint_id;
+  if (id.empty() && !request_.restore_id.empty()) {
+    auto found = loads_.restores_.find({session_.job, session_.incarnation, request_.restore_id});
+    if (found != loads_.restores_.end()) id = found->second;
+  }
+  if (id.empty() || loads_.attempts_.FindInFlight(session_.job, id) == nullptr ||
+      request_.wait <= absl::ZeroDuration()) {
+    return FindAndPlan(id);
+  }
+  // In flight: its end, or the time-out, whatever comes first.
+  auto going = std::make_shared<bool>(false);
+  auto self = shared_from_this();
+  auto timer = loads_.loop_.After(request_.wait, [self, id, going] {
+    if (!std::exchange(*going, true)) self->FindAndPlan(id);
+  });
+  loads_.attempts_.Watch([self, id, going, timer] {
+    if (*going) return true;
+    if (self->loads_.attempts_.FindInFlight(self->session_.job, id) != nullptr) return false;
+    *going = true;
+    self->loads_.loop_.Cancel(timer);
+    self->FindAndPlan(id);
+    return true;
+  });
+}
+
+void Load::FindAndPlan(const std::string& id) {
+  root_->workers().Post([self = shared_from_this(), id] {
+    self->loads_.loop_.Post([self, planned = std::make_shared<Planned>(self->FindAndPlanOnWorker(
+                                       id))] { self->OnPlanned(std::move(*planned)); });
+  });
+}
+
+Load::Planned Load::FindAndPlanOnWorker(const std::string& id) const {
+  Planned planned;
+  auto plan_it = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(planned.checkpoint, id.empty()
+                                             ? Latest(root_->disk(), session_.job)
+                                             : FindCheckpoint(root_->disk(), session_.job, id));
+    ASSIGN_OR_RETURN(std::vector<Fragment> fragments,
+                     LoadFragments(root_->disk(), planned.checkpoint));
+    ASSIGN_OR_RETURN(LoadPlan plan, PlanLoad(fragments, request_.wants, session_.rank,
+                                             request_.options, loads_.options_.block_bytes));
+    RETURN_IF_ERROR(ReadItems(plan, planned.checkpoint.path));
+    planned.plan = std::make_shared<LoadPlan>(std::move(plan));
+    return absl::OkStatus();
+  };
+  planned.status = plan_it();
+  return planned;
+}
+
+// Items too large for the fragment are in a shard.
+absl::Status Load::ReadItems(LoadPlan& plan, const std::string& folder) const {
+  for (size_t i = 0; i < plan.items.size(); ++i) {
+    StoredItem& item = plan.items[i];
+    if (plan.item_files[i].empty()) continue;
+    if (item.bytes > Loads::kLoadedItemBytesMax) {
+      return absl::ResourceExhaustedError(absl::StrCat("item \"", item.name, "\" has ", item.bytes,
+                                                       " bytes; a load takes at most ",
+                                                       Loads::kLoadedItemBytesMax));
+    }
+    ASSIGN_OR_RETURN(std::unique_ptr<File> file,
+                     root_->disk().OpenForRead(Join(folder, plan.item_files[i])));
+    item.value.resize(item.bytes);
+    RETURN_IF_ERROR(
+        ReadAll(*file, item.file_offset_bytes, std::as_writable_bytes(std::span(item.value))));
+    if (Crc32c(item.value) != item.crc32c) {
+      return absl::DataLossError(absl::StrCat("item \"", item.name, "\" in ",
+                                              Join(folder, plan.item_files[i]),
+                                              " differs from its checksum"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Load::OnPlanned(Planned planned) {
+  if (absl::IsNotFound(planned.status) && !request_.checkpoint_id.empty() &&
+      loads_.attempts_.FindInFlight(session_.job, request_.checkpoint_id) != nullptr) {
+    planned.status = absl::FailedPreconditionError(
+        absl::StrCat("checkpoint \"", request_.checkpoint_id, "\" is not committed yet"));
+  }
+  if (!planned.status.ok()) return Fail(planned.status);
+  if (!stream_) return End();
+  checkpoint_ = std::move(planned.checkpoint);
+  plan_ = std::move(planned.plan);
+  if (!request_.restore_id.empty()) {
+    loads_.restores_[{session_.job, session_.incarnation, request_.restore_id}] = checkpoint_.id;
+  }
+  uint64_t block_bytes = 0;
+  for (const LoadRead& read : plan_->reads)
+    block_bytes = std::max(block_bytes, RoundUp(read.bytes, kUnitBytes));
+  auto blocks = static_cast<uint32_t>(std::min<uint64_t>(
+      plan_->reads.size(),
+      block_bytes == 0 ? 0 : std::max<uint64_t>(loads_.options_.window_bytes / block_bytes, 1)));
+  if (blocks > 0) {
+    auto window = Arena::Create(id_, block_bytes, blocks);
+    if (!window.ok()) return Fail(WithContext(window.status(), "the window of a load"));
+    window_ = *std::move(window);
+    for (uint32_t block = 0; block < blocks; ++block)
+      window_->Touched(block);  // The reads touch it.
+  }
+  if (loads_.options_.on_point) loads_.options_.on_point("load-planned");
+  stream_->Planned(checkpoint_, *plan_, id_, block_bytes, blocks);
+  ReadMore();
+}
+
+void Load::ReadMore() {
+  if (!stream_) return End();
+  while (next_read_ < plan_->reads.size()) {
+    std::optional<uint32_t> block = window_->Grant();
+    if (!block) return;
+    const LoadRead& read = plan_->reads[next_read_++];
+    ++open_reads_;
+    root_->workers().Post([self = shared_from_this(), &read, block = *block] {
+      absl::Status status = self->ReadBlock(read, block);
+      self->loads_.loop_.Post([self, &read, block, status] { self->OnRead(read, block, status); });
+    });
+  }
+  if (open_reads_ > 0) return;
+  if (loads_.options_.on_point) loads_.options_.on_point("load-done");
+  stream_->Done(0, done_bytes_);
+  End();
+}
+
+absl::Status Load::ReadBlock(const LoadRead& read, uint32_t block) const {
+  const StoredFile& stored = plan_->files[read.file];
+  std::string path = Join(checkpoint_.path, stored.name);
+  ASSIGN_OR_RETURN(std::unique_ptr<File> file, root_->disk().OpenForRead(path));
+  std::span<std::byte> memory = window_->Block(block);
+  absl::Status status = ReadInParallel(*file, read.file_offset_bytes, read.bytes, memory);
+  if (absl::IsOutOfRange(status))
+    return absl::DataLossError(absl::StrCat(path, ": ", status.message()));
+  RETURN_IF_ERROR(status);
+  uint64_t offset = 0;
+  for (size_t unit = 0; unit < read.unit_bytes.size(); offset += read.unit_bytes[unit++]) {
+    if (Crc32c(memory.subspan(offset, read.unit_bytes[unit])) == read.unit_crc32c[unit]) continue;
+    uint64_t begin = read.file_offset_bytes + offset;
+    return absl::DataLossError(absl::StrCat(
+        path, ": bytes ", begin, " to ", begin + read.unit_bytes[unit],
+        " differ from their checksum; they hold ", TensorsAt(read, begin, read.unit_bytes[unit])));
+  }
+  if (loads_.options_.on_point) loads_.options_.on_point("load-read");
+  return absl::OkStatus();
+}
+
+// The wanted tensors in that range of the file, for an error.
+std::string Load::TensorsAt(const LoadRead& read, uint64_t offset, uint64_t bytes) const {
+  std::string names;
+  for (const LoadPiece& piece : plan_->pieces) {
+    const Want& want = request_.wants[piece.want];
+    uint64_t end =
+        piece.file_offset_bytes + Elements(piece.stored.sizes) * Info(want.dtype).size_bytes;
+    if (piece.file != read.file || piece.file_offset_bytes >= offset + bytes || end <= offset)
+      continue;
+    absl::StrAppend(&names, names.empty() ? "" : ", ", "\"", want.name, "\"");
+  }
+  return names.empty() ? "nothing that was asked for" : names;
+}
+
+void Load::OnRead(const LoadRead& read, uint32_t block, const absl::Status& status) {
+  if (!status.ok()) return Fail(status);
+  if (!stream_) return End();
+  filled_bytes_[block] = read.bytes;
+  stream_->Filled(block, read);
+}
+
+void Load::Consumed(const std::vector<uint32_t>& blocks) {
+  for (uint32_t block : blocks) {
+    if (window_ == nullptr || block >= window_->block_count() ||
+        window_->state(block) != Arena::BlockState::kGranted) {
+      return Fail(
+          absl::InvalidArgumentError(absl::StrCat("window block ", block, " is not filled")));
+    }
+    window_->Abandon(block);
+    --open_reads_;
+    done_bytes_ += filled_bytes_[block];
+  }
+  ReadMore();
+}
+
+void Load::Fail(const absl::Status& status) {
+  if (stream_) stream_->Failed(Failure{status, session_.rank, loads_.options_.node, "load"});
+  End();
+}
+
+void Load::End() {
+  stream_.reset();
+  loads_.loads_.erase(id_);
+}
+
+Loads::Loads(ControlLoop& loop, Attempts& attempts, Options options)
+    : loop_(loop), attempts_(attempts), options_(std::move(options)) {}
+
+Loads::~Loads() = default;
+
+uint64_t Loads::Start(const Session& session, std::shared_ptr<Root> root, LoadRequest request,
+                      std::shared_ptr<LoadStream> stream) {
+  uint64_t id = next_id_++;
+  auto load = std::make_shared<Load>(*this, id, session.info, std::move(root), std::move(request),
+                                     std::move(stream));
+  loads_[id] = load;
+  load->Start();
+  return id;
+}
+
+void Loads::Consumed(uint64_t load_id, const std::vector<uint32_t>& window_blocks) {
+  auto found = loads_.find(load_id);
+  if (found == loads_.end()) return;
+  std::shared_ptr<Load> load = found->second;
+  load->Consumed(window_blocks);
+}
+
+void Loads::StreamGone(uint64_t load_id) {
+  auto found = loads_.find(load_id);
+  if (found == loads_.end()) return;
+  std::shared_ptr<Load> load = found->second;
+  load->Drop();
+  loads_.erase(load_id);
+}
+
+absl::StatusOr<std::shared_ptr<Arena>> Loads::Window(const Session& session,
+                                                     uint64_t load_id) const {
+  auto found = loads_.find(load_id);
+  if (found == loads_.end() || found->second->window() == nullptr ||
+      found->second->session().rank != session.info.rank ||
+      found->second->session().job != session.info.job) {
+    return absl::NotFoundError(absl::StrCat("this session has no load ", load_id));
+  }
+  return found->second->window();
+}
+
+std::vector<Loads::Progress> Loads::Status() const {
+  std::vector<Progress> result;
+  for (const auto& [id, load] : loads_) result.push_back(load->progress());
+  return result;
+}
+
+}  // namespace ckptd

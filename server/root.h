@@ -1,0 +1,57 @@
+// Root is one storage folder the daemon was started with: its disk, the workers that call it, and
+// its health.
+//
+// Threads: health and free space belong to the control loop; disk and workers are thread-safe.
+#ifndef CKPTD_SERVER_ROOT_H_
+#define CKPTD_SERVER_ROOT_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "server/workers.h"
+#include "storage/disk/disk.h"
+
+namespace ckptd {
+
+class Root {
+ public:
+  // File calls of one root in flight at once: enough for the fsync of one attempt beside the reads
+  // of a load.
+  static constexpr int kWorkerThreads = 4;
+
+  Root(std::string label, std::string path, std::unique_ptr<Disk> disk)
+      : label_(std::move(label)),
+        path_(std::move(path)),
+        disk_(std::move(disk)),
+        workers_(kWorkerThreads) {}
+
+  const std::string& label() const { return label_; }
+  const std::string& path() const { return path_; }  // Absolute.
+  Disk& disk() { return *disk_; }
+  Workers& workers() { return workers_; }
+
+  // Once set, sticky: the root takes no new attempts until the next start has looked at it.
+  void SetUnhealthy(std::string reason) {
+    if (unhealthy_reason_.empty()) unhealthy_reason_ = std::move(reason);
+  }
+  bool healthy() const { return unhealthy_reason_.empty(); }
+  const std::string& unhealthy_reason() const { return unhealthy_reason_; }
+
+  void SetFreeBytes(uint64_t bytes) { free_bytes_ = bytes; }
+  std::optional<uint64_t> free_bytes() const { return free_bytes_; }  // As a worker last saw it.
+
+ private:
+  const std::string label_;
+  const std::string path_;
+  const std::unique_ptr<Disk> disk_;
+  std::string unhealthy_reason_;
+  std::optional<uint64_t> free_bytes_;
+  Workers workers_;  // Last: its jobs use the disk.
+};
+
+}  // namespace ckptd
+
+#endif  // CKPTD_SERVER_ROOT_H_
