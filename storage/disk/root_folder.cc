@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -95,7 +96,8 @@ absl::StatusOr<UniqueFd> RootFolder::OpenProbe() const {
     if (!fd.valid()) return Failed("open with O_DIRECT", "");
     return fd;
   }
-  std::string name = absl::StrCat(".ckptd-probe-", ::getpid());
+  // The process id is not enough: other hosts may open the same root.
+  std::string name = absl::StrCat(".ckptd-probe-", ::getpid(), "-", std::random_device()());
   UniqueFd named(
       Retry([&] { return ::openat(fd_.get(), name.c_str(), O_CREAT | O_EXCL | kFlags, 0600); }));
   if (!named.valid()) {

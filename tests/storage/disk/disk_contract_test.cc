@@ -22,6 +22,8 @@
 #include "storage/disk/disk.h"
 #include "storage/disk/open_disk.h"
 #include "storage/disk/sim_disk.h"
+#include "tests/support/fault_disk.h"
+#include "tests/support/fault_plan.h"
 #include "tests/support/temp_folder.h"
 
 namespace ckptd {
@@ -32,8 +34,9 @@ using Switch = DiskOptions::Switch;
 
 struct Backend {
   std::string name;
-  DiskOptions options;               // Of a real disk.
+  DiskOptions options = {};          // Of a real disk.
   uint64_t sim_alignment_bytes = 0;  // Of a simulated one.
+  bool under_faults = false;         // Below a fault disk without a fault.
 };
 
 void PrintTo(const Backend& backend, std::ostream* out) { *out << backend.name; }
@@ -140,6 +143,9 @@ class DiskContract : public ::testing::TestWithParam<Backend> {
     }
     ASSERT_TRUE(disk.ok()) << disk.status();
     disk_ = *std::move(disk);
+    if (!backend.under_faults) return;
+    injector_ = *FaultInjector::Create({});
+    disk_ = MakeFaultDisk(std::move(disk_), *injector_);
   }
 
   std::unique_ptr<File> MustCreate(absl::string_view path, uint32_t mode = 0644) {
@@ -173,6 +179,7 @@ class DiskContract : public ::testing::TestWithParam<Backend> {
   }
 
   TempFolder folder_;
+  std::unique_ptr<FaultInjector> injector_;
   std::unique_ptr<Disk> disk_;
   SimDisk* sim_ = nullptr;
 };
@@ -571,12 +578,19 @@ std::vector<Backend> RealBackends() {
           Real("Auto", Engine::kAuto, Switch::kAuto, Switch::kAuto)};
 }
 
+Backend UnderFaults() {
+  Backend backend = Real("UnderFaults", Engine::kAuto, Switch::kAuto, Switch::kAuto);
+  backend.under_faults = true;
+  return backend;
+}
+
 std::string NameOf(const ::testing::TestParamInfo<Backend>& info) { return info.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(Engines, DiskContract, ::testing::ValuesIn(RealBackends()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Sim, DiskContract,
                          ::testing::Values(Sim(1), Sim(512), Sim(1024), Sim(4096), Sim(8192)),
                          NameOf);
+INSTANTIATE_TEST_SUITE_P(Faulty, DiskContract, ::testing::Values(UnderFaults()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Engines, RealDiskContract, ::testing::ValuesIn(RealBackends()), NameOf);
 
 }  // namespace

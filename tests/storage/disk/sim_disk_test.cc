@@ -4,12 +4,15 @@
 
 #include <cerrno>
 #include <memory>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "storage/base/status.h"
+#include "storage/disk/open_disk.h"
+#include "tests/support/temp_folder.h"
 
 namespace ckptd {
 namespace {
@@ -37,7 +40,7 @@ void SyncDir(SimDisk& disk, absl::string_view path) {
 }
 
 // Every path, a file with its content: "a/ a/f=text".
-std::string Tree(SimDisk& disk, const std::string& folder = "") {
+std::string Tree(Disk& disk, const std::string& folder = "") {
   std::string text;
   absl::StatusOr<std::vector<DirEntry>> entries = disk.List(folder);
   if (!entries.ok()) return entries.status().ToString();
@@ -306,6 +309,91 @@ TEST(SimDisk, UnalignedTransfersEndShortAtABorder) {
   EXPECT_EQ(moved(0, 20), 8u);
   EXPECT_EQ(moved(3, 20), 5u);
   EXPECT_EQ(moved(9, 2), 2u);
+}
+
+// A call on two disks, or on one, chosen by a seed. Few names, so that they meet often.
+class RandomCalls {
+ public:
+  explicit RandomCalls(uint32_t seed) : random_(seed) {}
+
+  std::string Path() {
+    std::string path;
+    for (size_t depth = 1 + random_() % 3; depth > 0; --depth) {
+      absl::StrAppend(&path, path.empty() ? "" : "/", std::string(1, "abc"[random_() % 3]));
+    }
+    return path;
+  }
+
+  // OK or not, of each disk.
+  std::vector<bool> Call(std::vector<Disk*> disks) {
+    size_t kind = random_() % 7;
+    std::string path = Path();
+    std::string other = Path();
+    std::vector<bool> results;
+    for (Disk* disk : disks) results.push_back(CallOne(*disk, kind, path, other).ok());
+    return results;
+  }
+
+  uint32_t Number() { return random_(); }
+
+ private:
+  static absl::Status CallOne(Disk& disk, size_t kind, const std::string& path,
+                              const std::string& other) {
+    switch (kind) {
+      case 0: {
+        ASSIGN_OR_RETURN(std::unique_ptr<File> file, disk.Create(path, 0644));
+        return WriteAll(*file, 0, std::as_bytes(std::span(path)));
+      }
+      case 1:
+        return disk.Unlink(path);
+      case 2:
+        return disk.RemoveDir(path);
+      case 3:
+      case 4:
+        return disk.MakeDir(path, 0755);
+      default:
+        return disk.Rename(path, other);
+    }
+  }
+
+  std::mt19937 random_;
+};
+
+TEST(SimDisk, AnswersAnyCallLikeARealDisk) {
+  for (uint32_t seed = 0; seed < 10; ++seed) {
+    RandomCalls calls(seed);
+    TempFolder folder;
+    auto real = *OpenDisk(folder.path(), {});
+    SimDisk sim;
+    for (int i = 0; i < 300; ++i) {
+      std::vector<bool> results = calls.Call({real.get(), &sim});
+      ASSERT_EQ(results[0], results[1]) << "seed " << seed << ", call " << i;
+      ASSERT_EQ(Tree(*real), Tree(sim)) << "seed " << seed << ", call " << i;
+    }
+  }
+}
+
+TEST(SimDisk, ACrashLeavesATreeOfWhatWasThereWhateverItKeeps) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    RandomCalls calls(seed);
+    SimDisk::Options options;
+    options.rename_sync = static_cast<SimDisk::RenameSync>(seed % 3);
+    SimDisk disk(options);
+    for (int i = 0; i < 60; ++i) {
+      calls.Call({&disk});
+      if (calls.Number() % 3 == 0) disk.SyncDir(calls.Path()).IgnoreError();
+      if (calls.Number() % 6 == 0) disk.SyncDir("").IgnoreError();
+      auto all = disk.Clone();
+      all->Crash([](size_t) { return true; }, UnsyncedData::kKeep);
+      ASSERT_EQ(Tree(*all), Tree(disk)) << "seed " << seed << ", call " << i;
+      auto some = disk.Clone();
+      some->Crash([&](size_t) { return calls.Number() % 2 == 0; }, UnsyncedData::kTear);
+      Tree(*some);
+      auto again = some->Clone();
+      again->Crash([](size_t) { return false; }, UnsyncedData::kLose);
+      ASSERT_EQ(again->Fingerprint(), some->Fingerprint()) << "seed " << seed << ", call " << i;
+    }
+  }
 }
 
 }  // namespace
