@@ -1,0 +1,55 @@
+// FolderSource reads a storage folder without a daemon. It writes nothing but the verdicts of
+// Verify().
+#ifndef CKPTD_CLIENT_CLI_FOLDER_SOURCE_H_
+#define CKPTD_CLIENT_CLI_FOLDER_SOURCE_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cli/source.h"
+#include "proto/ckptd/convert.h"
+#include "storage/disk/disk.h"
+
+namespace ckptd {
+
+class FolderSource : public Source {
+ public:
+  // `root` is absolute. `for_verify` opens it for fast reading, which tries to write a file without
+  // a name.
+  static absl::StatusOr<std::unique_ptr<FolderSource>> Open(const std::string& root,
+                                                            bool for_verify);
+
+  absl::StatusOr<v1::ListReply> List(const std::string& job, bool failed) override;
+  absl::StatusOr<v1::Checkpoint> Latest(const std::string& job) override;
+  absl::StatusOr<v1::ShowReply> Show(const std::string& job, const std::string& name) override;
+  absl::StatusOr<v1::DescribeReply> Describe(const std::string& job, const std::string& id,
+                                             const std::string& glob) override;
+  absl::StatusOr<std::vector<v1::VerifyReply>> Verify(const std::string& job,
+                                                      const std::vector<std::string>& ids) override;
+
+  // Verdicts that could not be kept.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  FolderSource(std::string root, std::unique_ptr<Disk> disk);
+
+  RootName Name() const { return RootName{"", root_}; }
+  absl::StatusOr<std::vector<std::string>> JobsOf(const std::string& job);
+  absl::StatusOr<std::string> OneJob(const std::string& job);
+  absl::StatusOr<v1::ShowReply> ShowCheckpoint(const CheckpointInfo& info);
+  absl::StatusOr<v1::ShowReply> ShowAttempt(const std::string& job, const std::string& name,
+                                            const absl::Status& otherwise);
+  absl::StatusOr<std::vector<CheckpointInfo>> ToVerify(const std::string& job,
+                                                       const std::vector<std::string>& ids);
+
+  const std::string root_;
+  const std::unique_ptr<Disk> disk_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace ckptd
+
+#endif  // CKPTD_CLIENT_CLI_FOLDER_SOURCE_H_
