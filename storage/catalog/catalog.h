@@ -16,16 +16,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "storage/catalog/verdict.h"
 #include "storage/disk/disk.h"
 #include "storage/format/records.h"
 
 namespace ckptd {
-
-// What the last verification said (verify.h).
-struct Verdict {
-  absl::Time at;
-  bool ok = false;
-};
 
 struct CheckpointInfo {
   std::string job;

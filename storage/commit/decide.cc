@@ -175,7 +175,6 @@ void Decide::AdvancePublish(const ActionResult& result) {
     case State::kRetire:
       if (absl::IsNotFound(status) || absl::IsAlreadyExists(status)) return LookAtPlace();
       if (!status.ok()) return GiveUp(status, "commit");
-      if (Mutated(Mutation::kSkipRetiredSync)) return Publish();
       return Go(State::kSyncRetired, SyncDirAction(RetiredDir(record_.job)));
     case State::kSyncRetired:
       if (!status.ok()) return GiveUp(status, "sync");

@@ -24,12 +24,12 @@ enum class Mutation {
   kSkipAttemptsSyncOnCommit,  // … nor attempts/.
   kSkipFailedSync,            // Decide: failed/ is not synced after the abort rename …
   kSkipAttemptsSyncOnAbort,   // … nor attempts/.
-  kSkipRetiredSync,  // Decide: the retired checkpoint is not synced before the commit rename.
   kToldBeforeSync,   // Decide tells committed before the parents are synced.
   kCommitBeforeLastFragment,  // Decide commits what it finds.
   kAbortByDelete,             // Decide deletes the attempt's files where they are.
   kFailedWithoutProof,        // Decide takes ENOENT for failed.
   kListBeforeParentsSynced,   // Recover does not sync the folders that it then lists.
+  kCount,
 };
 
 #ifdef CKPTD_MUTATIONS

@@ -1,0 +1,665 @@
+#include "tests/sim/commit_sim.h"
+
+#include <cerrno>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "storage/base/check.h"
+#include "storage/base/crc32c.h"
+#include "storage/base/status.h"
+#include "storage/catalog/catalog.h"
+#include "storage/commit/cleanup.h"
+#include "storage/format/paths.h"
+
+namespace ckptd {
+namespace {
+
+constexpr char kJob[] = "job";
+constexpr char kId[] = "step-1";
+constexpr std::array<const char*, 2> kNodes = {"a", "b"};
+constexpr size_t kAllSubsetsMax = 10;
+
+const char* NameOf(Action::Kind kind) {
+  constexpr const char* kNames[] = {"mkdir",  "create", "sync", "close", "syncdir", "rename",
+                                    "unlink", "rmdir",  "read", "stat",  "list"};
+  return kNames[static_cast<int>(kind)];
+}
+
+std::string TextOf(const Action& action) {
+  return absl::StrCat(NameOf(action.kind), " ", action.path,
+                      action.target.empty() ? "" : absl::StrCat(" to ", action.target));
+}
+
+// Everything in a result that a machine can see.
+std::string TextOf(const ActionResult& result) {
+  std::string text = absl::StrCat(static_cast<int>(result.status.code()), ",", Crc32c(result.bytes),
+                                  ",", result.info.size_bytes);
+  for (const DirEntry& entry : result.entries) absl::StrAppend(&text, "/", entry.name);
+  return text;
+}
+
+// The subsets of `count` pending changes that a power cut may keep: all of them if they are few,
+// else those that differ from all or nothing in one place, and every beginning.
+std::vector<std::vector<bool>> Subsets(size_t count) {
+  std::vector<std::vector<bool>> result;
+  if (count <= kAllSubsetsMax) {
+    for (size_t bits = 0; bits < (size_t{1} << count); ++bits) {
+      std::vector<bool>& kept = result.emplace_back(count);
+      for (size_t i = 0; i < count; ++i) kept[i] = (bits >> i & 1) != 0;
+    }
+    return result;
+  }
+  for (size_t i = 0; i <= count; ++i) {
+    std::vector<bool>& beginning = result.emplace_back(count);
+    std::fill(beginning.begin(), beginning.begin() + i, true);
+    if (i == count) break;
+    result.emplace_back(count, true)[i] = false;
+    result.emplace_back(count, false)[i] = true;
+  }
+  return result;
+}
+
+template <typename Variant>
+Machine& AsMachine(Variant& machine) {
+  return std::visit([](auto& m) -> Machine& { return m; }, machine);
+}
+
+}  // namespace
+
+std::string CommitSim::Told::Text() const {
+  return absl::StrCat(begun, durable_nodes, abort_asked, committed, failed);
+}
+
+CommitSim::CommitSim(const Options& options) : options_(options) {}
+
+// --- The parts of a save.
+
+BeginAttempt CommitSim::NewBegin(absl::string_view id, bool replace, uint64_t random) const {
+  BeginAttempt::Options options;
+  options.job = kJob;
+  options.checkpoint_id = std::string(id);
+  options.step = 10;
+  options.incarnation = "one";
+  options.world_size = options_.nodes * options_.ranks_per_node;
+  options.coordinator_node = kNodes[0];
+  options.replace = replace;
+  options.random = random;
+  options.folder_mode = 0777;
+  options.file_mode = 0666;
+  return BeginAttempt(std::move(options));
+}
+
+FinishNode CommitSim::NewFinish(const AttemptRecord& record, size_t node) const {
+  const TestNode& written = expected_.at(record.attempt).nodes[node];
+  FinishNode::Options options;
+  options.attempt_dir = AttemptDir(kJob, record.attempt);
+  for (const TestNode::Shard& shard : written.shards) {
+    options.shards.push_back(Join(options.attempt_dir, shard.name));
+  }
+  options.fragment = written.fragment;
+  options.file_mode = 0666;
+  return FinishNode(std::move(options));
+}
+
+Decide CommitSim::NewCommit(const AttemptRecord& record, absl::string_view node) const {
+  Decide::Commit commit;
+  commit.record = record;
+  commit.node = std::string(node);
+  commit.file_mode = 0666;
+  // The coordinator knows the reports; a second one judges by what it finds.
+  if (node == kNodes[0]) commit.durable = reports_;
+  return Decide(std::move(commit));
+}
+
+Decide CommitSim::NewAbort(const AttemptRecord& record, absl::string_view node) const {
+  Decide::Abort abort;
+  abort.record = record;
+  abort.node = std::string(node);
+  abort.file_mode = 0666;
+  abort.outcome.failure.status = absl::UnavailableError("heard nothing");
+  abort.outcome.failure.phase = "commit";
+  return Decide(std::move(abort));
+}
+
+Recover CommitSim::NewRecover(absl::string_view node) const {
+  Recover::Options options;
+  options.node = std::string(node);
+  options.file_mode = 0666;
+  return Recover(std::move(options));
+}
+
+AttemptRecord CommitSim::Expect(const AttemptRecord& record) {
+  Expected& expected = expected_[record.attempt];
+  expected = {.id = record.checkpoint_id, .world_size = record.world_size, .nodes = {}};
+  for (uint32_t node = 0; node < options_.nodes; ++node) {
+    std::vector<uint32_t> ranks;
+    for (uint32_t i = 0; i < options_.ranks_per_node; ++i) {
+      ranks.push_back(node * options_.ranks_per_node + i);
+    }
+    expected.nodes.push_back(MakeTestNode(record, kNodes[node], ranks));
+  }
+  return record;
+}
+
+void CommitSim::WriteShards(World& world, ActionRunner& runner, const AttemptRecord& record,
+                            size_t node, int crashes) {
+  std::string folder = AttemptDir(kJob, record.attempt);
+  for (const TestNode::Shard& shard : expected_.at(record.attempt).nodes[node].shards) {
+    ActionResult result =
+        RunAction(runner, CreateAction(Join(folder, shard.name), shard.bytes, 0666));
+    if (!result.status.ok() && !fault_.has_value()) {
+      Violate(absl::StrCat("a shard cannot be written: ", result.status.message()));
+    }
+    Check(world);
+    if (crashes > 0) Crash(world, crashes - 1);
+  }
+}
+
+// --- Running.
+
+ActionResult CommitSim::RunAction(ActionRunner& runner, const Action& action) {
+  trail_.push_back(TextOf(action));
+  if (!counting_) return runner.Run(action);
+  int now = actions_++;
+  bool fails = fault_.has_value() && (now == fault_at_ || (fault_->lasting && now > fault_at_));
+  if (!fails) return runner.Run(action);
+  trail_.back() += " FAILS";
+  ActionResult result;
+  // A file that is closed is closed, whatever close() says.
+  if (fault_->executed || action.kind == Action::Kind::kClose) result = runner.Run(action);
+  result.status = ErrnoStatus(fault_->error, TextOf(action));
+  return result;
+}
+
+void CommitSim::Drive(World& world, ActionRunner& runner, Machine& machine, int crashes,
+                      const std::function<void()>& tell) {
+  while (machine.Next().has_value() && !stopped()) {
+    machine.Done(RunAction(runner, *machine.Next()));
+    tell();
+    Check(world);
+    if (crashes > 0) Crash(world, crashes - 1);
+  }
+}
+
+void CommitSim::TellDecision(World& world, const std::optional<Decision>& decision) {
+  if (!decision.has_value()) return;
+  if (decision->kind == Decision::Kind::kCommitted) world.told.committed = true;
+  if (decision->kind == Decision::Kind::kFailed) world.told.failed = true;
+}
+
+void CommitSim::TellRecovered(World& world, const Recover& recover) {
+  if (!recover.status().ok()) Violate(absl::StrCat("recovery: ", recover.status().message()));
+  for (const absl::Status& problem : recover.problems()) {
+    Violate(absl::StrCat("recovery could not tidy up: ", problem.message()));
+  }
+  for (const Outcome& outcome : recover.failed()) {
+    if (outcome.record.attempt == record_.attempt) world.told.failed = true;
+  }
+  TellListed(world);
+}
+
+// What a daemon lists, somebody has seen.
+void CommitSim::TellListed(World& world) {
+  absl::StatusOr<std::vector<CheckpointInfo>> list = ListCheckpoints(*world.disk, kJob);
+  if (!list.ok()) return;
+  for (const CheckpointInfo& info : *list) {
+    if (info.status.ok() && info.manifest.attempt == record_.attempt) world.told.committed = true;
+  }
+}
+
+// --- The beginning of every run.
+
+void CommitSim::PlantForeign(SimDisk& disk) {
+  std::string job = kJob;
+  for (const std::string& folder :
+       {std::string(".ckptd"), std::string("foreign"), job, CheckpointsDir(job), AttemptsDir(job),
+        FailedDir(job), RetiredDir(job), TrashDir(job)}) {
+    disk.MakeDir(folder, 0777).IgnoreError();
+    disk.MakeDir(Join(folder, "not-ours"), 0777).IgnoreError();
+    for (const std::string& name : {std::string("notes.txt"), std::string("not-ours/data.bin")}) {
+      foreign_[Join(folder, name)] = absl::StrCat("content of ", folder, " ", name);
+    }
+  }
+  for (const auto& [path, content] : foreign_) {
+    absl::StatusOr<std::unique_ptr<File>> file = disk.Create(path, 0666);
+    CKPT_CHECK(file.ok(), "a foreign file can be planted");
+    WriteAll(**file, 0, std::as_bytes(std::span(content))).IgnoreError();
+  }
+  disk.Crash([](size_t) { return true; }, SimDisk::UnsyncedData::kKeep);
+}
+
+// A whole save in which nothing goes wrong.
+void CommitSim::SaveLinear(World& world, absl::string_view id, bool replace, uint64_t random) {
+  ActionRunner runner(*world.disk, nullptr);
+  BeginAttempt begin = NewBegin(id, replace, random);
+  runner.RunToEnd(begin);
+  if (!begin.result().ok()) {
+    return Violate(absl::StrCat("a save cannot begin: ", begin.result().status().message()));
+  }
+  AttemptRecord record = Expect(*begin.result());
+  std::vector<FragmentRef> reports;
+  for (size_t node = 0; node < options_.nodes; ++node) {
+    WriteShards(world, runner, record, node, 0);
+    FinishNode finish = NewFinish(record, node);
+    runner.RunToEnd(finish);
+    if (!finish.result().ok()) return Violate("a node cannot finish");
+    reports.push_back(*finish.result());
+  }
+  Decide::Commit commit;
+  commit.record = record;
+  commit.node = kNodes[0];
+  commit.file_mode = 0666;
+  commit.durable = reports;
+  Decide decide(std::move(commit));
+  runner.RunToEnd(decide);
+  if (decide.decision()->kind != Decision::Kind::kCommitted) {
+    return Violate(
+        absl::StrCat("a save does not commit: ", decide.decision()->failure.status.message()));
+  }
+}
+
+CommitSim::World CommitSim::NewWorld() {
+  SimDisk::Options options;
+  options.rename_sync = SimDisk::RenameSync::kBoth;
+  World world{std::make_unique<SimDisk>(options), {}};
+  foreign_.clear();
+  expected_.clear();
+  old_.reset();
+  reports_.clear();
+  record_ = AttemptRecord();
+  trail_.clear();
+  if (options_.foreign) PlantForeign(*world.disk);
+  if (options_.replace) {
+    SaveLinear(world, kId, false, 0x01d);
+    CKPT_CHECK(expected_.size() == 1, "the old checkpoint was saved");
+    old_ = expected_.begin()->first;
+    world.disk->Crash([](size_t) { return true; }, SimDisk::UnsyncedData::kKeep);
+  }
+  return world;
+}
+
+void CommitSim::RunLife() {
+  World world = NewWorld();
+  ActionRunner runner(*world.disk, nullptr);
+  int crashes = options_.crashes;
+  BeginAttempt begin = NewBegin(kId, options_.replace, 0xa);
+  Drive(world, runner, begin, crashes, [&] {
+    if (!begin.result().ok() || world.told.begun) return;
+    record_ = Expect(*begin.result());
+    world.told.begun = true;
+  });
+  for (size_t node = 0; node < options_.nodes && !stopped(); ++node) {
+    WriteShards(world, runner, record_, node, crashes);
+    FinishNode finish = NewFinish(record_, node);
+    Drive(world, runner, finish, crashes, [&] {
+      if (!finish.result().ok() || (world.told.durable_nodes >> node & 1) != 0) return;
+      world.told.durable_nodes |= 1u << node;
+      reports_.push_back(*finish.result());
+    });
+  }
+  if (stopped()) return;
+  if (options_.abort) world.told.abort_asked = true;
+  Decide decide = options_.abort ? NewAbort(record_, "a") : NewCommit(record_, "a");
+  Drive(world, runner, decide, crashes, [&] { TellDecision(world, decide.decision()); });
+  if (stopped()) return;
+  if (!(options_.abort ? world.told.failed : world.told.committed)) {
+    Violate("nothing went wrong, and the decision is another");
+  }
+  // What the daemon does afterwards.
+  if (options_.abort) {
+    FinishFailed finish(FinishFailed::Options{
+        .job = kJob, .attempt = record_.attempt, .otherwise = {}, .file_mode = 0666});
+    Drive(world, runner, finish, crashes, [] {});
+  }
+  if (options_.replace) {
+    DropRetired drop(kJob);
+    Drive(world, runner, drop, crashes, [] {});
+  }
+  End(std::move(world));
+}
+
+// --- Crashes and what comes after them.
+
+bool CommitSim::IsNew(const World& world, absl::string_view kind) {
+  std::string key =
+      absl::StrCat(kind, world.told.Text(), ToString(record_.attempt), world.disk->Fingerprint());
+  return seen_.insert(std::hash<std::string>()(key)).second;
+}
+
+void CommitSim::Crash(const World& world, int crashes) {
+  if (stopped() || !IsNew(world, absl::StrCat("crash", crashes))) return;
+  size_t depth = trail_.size();
+  trail_.push_back("THE DAEMONS DIE");
+  AfterCrash(world.Clone(), crashes);
+  std::vector<SimDisk::UnsyncedData> kinds = {SimDisk::UnsyncedData::kKeep};
+  if (world.disk->HasUnsyncedData()) {
+    kinds.push_back(SimDisk::UnsyncedData::kLose);
+    kinds.push_back(SimDisk::UnsyncedData::kTear);
+  }
+  for (const std::vector<bool>& kept : Subsets(world.disk->Unsynced().size())) {
+    for (SimDisk::UnsyncedData data : kinds) {
+      if (stopped()) return;
+      trail_.resize(depth);
+      trail_.push_back(absl::StrCat("POWER CUT, kept ", absl::StrJoin(kept, ""), " data ",
+                                    static_cast<int>(data)));
+      World left = world.Clone();
+      left.disk->Crash([&](size_t i) { return kept[i]; }, data);
+      AfterCrash(std::move(left), crashes);
+    }
+  }
+  if (!stopped()) trail_.resize(depth);
+}
+
+void CommitSim::AfterCrash(World world, int crashes) {
+  if (!IsNew(world, absl::StrCat("after", crashes))) return;
+  Check(world);
+  LifeOfRecovery(world.Clone(), "a", crashes);
+  if (options_.nodes > 1) LifeOfRecovery(world.Clone(), "b", crashes);
+  LifeOfAbort(std::move(world), crashes);
+}
+
+void CommitSim::LifeOfRecovery(World world, absl::string_view node, int crashes) {
+  if (stopped()) return;
+  size_t depth = trail_.size();
+  trail_.push_back(absl::StrCat("RECOVERY BY ", node));
+  RecoverAndSettle(world, node, crashes);
+  End(std::move(world));
+  if (!stopped()) trail_.resize(depth);
+}
+
+void CommitSim::LifeOfAbort(World world, int crashes) {
+  if (stopped() || !world.told.begun) return;
+  size_t depth = trail_.size();
+  trail_.push_back("A PARTICIPANT ABORTS");
+  ActionRunner runner(*world.disk, nullptr);
+  world.told.abort_asked = true;
+  Decide decide = NewAbort(record_, "b");
+  Drive(world, runner, decide, crashes, [&] { TellDecision(world, decide.decision()); });
+  End(std::move(world));
+  if (!stopped()) trail_.resize(depth);
+}
+
+void CommitSim::RecoverAndSettle(World& world, absl::string_view node, int crashes) {
+  ActionRunner runner(*world.disk, nullptr);
+  Recover recover = NewRecover(node);
+  Drive(world, runner, recover, crashes, [] {});
+  if (stopped()) return;
+  TellRecovered(world, recover);
+  Check(world);
+  bool all_durable = world.told.durable_nodes == (1u << options_.nodes) - 1;
+  if (all_durable && !world.told.abort_asked && !world.told.committed) {
+    Violate("durable on every node, and recovery does not commit");
+  }
+  if (crashes > 0) Crash(world, crashes - 1);
+  // The clients do not come back.
+  for (const AttemptRecord& record : recover.waiting()) {
+    if (record.attempt == record_.attempt) world.told.abort_asked = true;
+    Decide decide = NewAbort(record, node);
+    Drive(world, runner, decide, crashes, [&] {
+      if (record.attempt == record_.attempt) TellDecision(world, decide.decision());
+    });
+  }
+}
+
+// All faults are over: a daemon starts, then another, then a save.
+void CommitSim::End(World world) {
+  if (stopped() || !IsNew(world, "end")) return;
+  ++schedules_;
+  size_t depth = trail_.size();
+  trail_.push_back("THE END");
+  RecoverAndSettle(world, "a", 0);
+  RecoverAndSettle(world, "a", 0);
+  if (stopped()) return;
+  auto settled = [&] {
+    std::unique_ptr<SimDisk> disk = world.disk->Clone();
+    disk->Crash([](size_t) { return true; }, SimDisk::UnsyncedData::kKeep);
+    return disk->Fingerprint();
+  };
+  std::string before = settled();
+  RecoverAndSettle(world, "a", 0);
+  if (settled() != before) Violate("recovering once more changes something");
+  absl::StatusOr<std::vector<UnfinishedAttempt>> unfinished = ListUnfinished(*world.disk, kJob);
+  if (!unfinished.ok() || !unfinished->empty()) Violate("an unfinished attempt stays");
+  CheckFailedFolder(*world.disk);
+  CheckForeign(*world.disk);
+  CheckNextSave(world);
+  if (!stopped()) trail_.resize(depth);
+}
+
+// --- Two at a time.
+
+CommitSim::PairState CommitSim::PairState::Clone() const {
+  PairState copy{
+      .world = world.Clone(), .machines = machines, .runners = {}, .histories = histories};
+  for (size_t i = 0; i < copy.runners.size(); ++i) {
+    copy.runners[i] = std::make_unique<ActionRunner>(*copy.world.disk, nullptr);
+    for (const auto& [path, file] : runners[i]->open_files()) {
+      copy.runners[i]->Adopt(path, copy.world.disk->Adopt(*file));
+    }
+  }
+  return copy;
+}
+
+void CommitSim::RunPair(Pair pair) {
+  World world = NewWorld();
+  auto first = std::make_unique<ActionRunner>(*world.disk, nullptr);
+  auto second = std::make_unique<ActionRunner>(*world.disk, nullptr);
+  BeginAttempt begin = NewBegin(kId, options_.replace, 0xa);
+  Drive(world, *first, begin, 0, [] {});
+  CKPT_CHECK(begin.result().ok(), "the attempt begins");
+  record_ = Expect(*begin.result());
+  world.told.begun = true;
+  bool finishing = pair == Pair::kAbortAndFinish || pair == Pair::kCommitAndFinish;
+  std::optional<FinishNode> last;
+  for (size_t node = 0; node < options_.nodes; ++node) {
+    WriteShards(world, *second, record_, node, 0);
+    FinishNode finish = NewFinish(record_, node);
+    if (finishing && node + 1 == options_.nodes) {
+      last.emplace(std::move(finish));
+      break;
+    }
+    Drive(world, *second, finish, 0, [] {});
+    world.told.durable_nodes |= 1u << node;
+    reports_.push_back(*finish.result());
+  }
+  bool abort = pair == Pair::kAbortAndFinish || pair == Pair::kAbortAndRecover;
+  world.told.abort_asked = abort || pair == Pair::kCommitAndAbort || pair == Pair::kCommitAndFinish;
+  PairState state{.world = std::move(world), .machines = {}, .runners = {}, .histories = {}};
+  state.machines[0].emplace(abort ? NewAbort(record_, "a") : NewCommit(record_, "a"));
+  if (last.has_value()) {
+    state.machines[1].emplace(*std::move(last));
+  } else if (pair == Pair::kCommitAndRecover || pair == Pair::kAbortAndRecover) {
+    state.machines[1].emplace(NewRecover("b"));
+  } else {
+    state.machines[1].emplace(pair == Pair::kCommitAndAbort ? NewAbort(record_, "b")
+                                                            : NewCommit(record_, "b"));
+  }
+  state.runners = {std::move(first), std::move(second)};
+  StepPair(state);
+}
+
+void CommitSim::StepPair(const PairState& state) {
+  if (stopped()) return;
+  if (!IsNew(state.world, absl::StrCat(state.histories[0], "|", state.histories[1]))) return;
+  Check(state.world);
+  Crash(state.world, options_.crashes - 1);
+  bool finished = true;
+  for (size_t i = 0; i < 2 && !stopped(); ++i) {
+    PairState next = state.Clone();
+    Machine& machine = AsMachine(*next.machines[i]);
+    if (!machine.Next().has_value()) continue;
+    finished = false;
+    size_t depth = trail_.size();
+    ActionResult result = RunAction(*next.runners[i], *machine.Next());
+    trail_.back() = absl::StrCat("[", i, "] ", trail_.back(), " -> ",
+                                 absl::StatusCodeToString(result.status.code()));
+    next.histories[i] = absl::StrCat(
+        std::hash<std::string>()(absl::StrCat(next.histories[i], "|", TextOf(result))));
+    machine.Done(std::move(result));
+    if (auto* decide = std::get_if<Decide>(&*next.machines[i])) {
+      TellDecision(next.world, decide->decision());
+    } else if (auto* recover = std::get_if<Recover>(&*next.machines[i]);
+               recover != nullptr && !machine.Next().has_value()) {
+      TellRecovered(next.world, *recover);
+    }
+    StepPair(next);
+    if (!stopped()) trail_.resize(depth);
+  }
+  if (finished) End(state.world.Clone());
+}
+
+// --- Faults.
+
+int CommitSim::RunFaults(const Fault& fault) {
+  for (fault_at_ = 0;; ++fault_at_) {
+    World world = NewWorld();
+    fault_ = fault;
+    actions_ = 0;
+    counting_ = true;
+    RunSaveWithFaults(world);
+    counting_ = false;
+    bool fired = actions_ > fault_at_;
+    fault_.reset();
+    if (!fired || stopped()) return fault_at_;
+    // The daemon ends, or the power does; then a daemon starts.
+    Crash(world, 0);
+    End(std::move(world));
+  }
+}
+
+void CommitSim::RunSaveWithFaults(World& world) {
+  ActionRunner runner(*world.disk, nullptr);
+  BeginAttempt begin = NewBegin(kId, options_.replace, 0xa);
+  Drive(world, runner, begin, 0, [] {});
+  if (!begin.result().ok()) return;
+  record_ = Expect(*begin.result());
+  world.told.begun = true;
+  bool durable = true;
+  for (size_t node = 0; node < options_.nodes && durable; ++node) {
+    int before = actions_;
+    WriteShards(world, runner, record_, node, 0);
+    if (fault_at_ < actions_ && fault_at_ >= before) {
+      durable = false;
+      break;
+    }
+    FinishNode finish = NewFinish(record_, node);
+    Drive(world, runner, finish, 0, [] {});
+    durable = finish.result().ok();
+    if (!durable) break;
+    world.told.durable_nodes |= 1u << node;
+    reports_.push_back(*finish.result());
+  }
+  // An error before the commit rename may lead to an abort, so recovery need not commit.
+  world.told.abort_asked = true;
+  Decide decide = durable ? NewCommit(record_, "a") : NewAbort(record_, "a");
+  Drive(world, runner, decide, 0, [&] { TellDecision(world, decide.decision()); });
+  if (!decide.decision().has_value()) return Violate("no decision");
+  if (decide.decision()->kind == Decision::Kind::kFailed &&
+      decide.decision()->failure.status.ok()) {
+    Violate("failed without a reason");
+  }
+}
+
+// --- The oracle.
+
+void CommitSim::Violate(absl::string_view what) {
+  constexpr size_t kTrailMax = 60;
+  size_t first = trail_.size() > kTrailMax ? trail_.size() - kTrailMax : 0;
+  std::vector<std::string> last(trail_.begin() + first, trail_.end());
+  violations_.push_back(absl::StrCat(what, "\n    ", absl::StrJoin(last, "\n    ")));
+}
+
+void CommitSim::Check(const World& world) {
+  if (stopped()) return;
+  if (world.told.committed && world.told.failed) return Violate("committed and failed were told");
+  if (!IsNew(world, "check")) return;
+  absl::StatusOr<std::vector<CheckpointInfo>> list = ListCheckpoints(*world.disk, kJob);
+  if (!list.ok()) return Violate(absl::StrCat("no list: ", list.status().message()));
+  CheckListed(world, *list);
+  if (!world.told.begun) return;
+  bool recorded = false;
+  for (const std::string& folder :
+       {AttemptDir(kJob, record_.attempt), FailedAttemptDir(kJob, record_.attempt),
+        CheckpointDir(kJob, kId)}) {
+    absl::StatusOr<std::string> bytes =
+        ReadSmallFile(*world.disk, Join(folder, kRecordFile), kRecordFileBytesMax);
+    absl::StatusOr<AttemptRecord> record = DecodeAttemptRecord(bytes.ok() ? *bytes : "");
+    recorded |= record.ok() && record->attempt == record_.attempt;
+  }
+  if (!recorded) Violate("begun, and the record is gone");
+}
+
+void CommitSim::CheckListed(const World& world, const std::vector<CheckpointInfo>& list) {
+  bool main_listed = false;
+  bool old_listed = false;
+  for (const CheckpointInfo& info : list) {
+    if (!info.status.ok()) {
+      return Violate(absl::StrCat("listed and damaged: ", info.status.message()));
+    }
+    main_listed |= info.manifest.attempt == record_.attempt;
+    old_listed |= old_.has_value() && info.manifest.attempt == *old_;
+    CheckWhole(*world.disk, info);
+  }
+  if (world.told.committed && !main_listed) Violate("committed was told, and it is not listed");
+  if (world.told.failed && main_listed) Violate("failed was told, and it is listed");
+  if (main_listed && old_listed) Violate("both the old and the new one are listed");
+  if (old_.has_value() && !main_listed && !old_listed) {
+    Violate("a reader finds neither the old nor the new one");
+  }
+}
+
+void CommitSim::CheckWhole(SimDisk& disk, const CheckpointInfo& info) {
+  auto expected = expected_.find(info.manifest.attempt);
+  if (expected == expected_.end()) return Violate("listed, and nobody has saved it");
+  if (info.manifest.world_size != expected->second.world_size) {
+    return Violate("listed with another world size");
+  }
+  absl::StatusOr<std::vector<Fragment>> fragments = LoadFragments(disk, info);
+  if (!fragments.ok()) {
+    return Violate(absl::StrCat("listed and not whole: ", fragments.status().message()));
+  }
+  for (const TestNode& node : expected->second.nodes) {
+    for (const TestNode::Shard& shard : node.shards) {
+      absl::StatusOr<std::string> bytes =
+          ReadSmallFile(disk, Join(info.path, shard.name), kRecordFileBytesMax);
+      if (!bytes.ok()) {
+        Violate(absl::StrCat("listed and not whole: ", bytes.status().message()));
+      } else if (*bytes != shard.bytes) {
+        Violate(absl::StrCat("listed and not equal: ", shard.name));
+      }
+    }
+  }
+}
+
+void CommitSim::CheckForeign(SimDisk& disk) {
+  for (const auto& [path, content] : foreign_) {
+    absl::StatusOr<std::string> bytes = ReadSmallFile(disk, path, kRecordFileBytesMax);
+    if (!bytes.ok() || *bytes != content) Violate(absl::StrCat("a foreign file changed: ", path));
+  }
+}
+
+void CommitSim::CheckFailedFolder(SimDisk& disk) {
+  absl::StatusOr<std::vector<DirEntry>> entries =
+      disk.List(FailedAttemptDir(kJob, record_.attempt));
+  if (!entries.ok()) return;
+  for (const DirEntry& entry : *entries) {
+    if (entry.name != kRecordFile && entry.name != kOutcomeFile) {
+      Violate(absl::StrCat("a failed attempt keeps ", entry.name));
+    }
+  }
+}
+
+void CommitSim::CheckNextSave(World& world) {
+  if (stopped()) return;
+  std::map<AttemptName, Expected> before = expected_;
+  SaveLinear(world, "next", false, 0xe);
+  absl::StatusOr<CheckpointInfo> latest = Latest(*world.disk, kJob);
+  if (!stopped() && (!latest.ok() || latest->id != "next")) {
+    Violate("the next save is not the latest");
+  }
+  expected_ = std::move(before);
+}
+
+}  // namespace ckptd
