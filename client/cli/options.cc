@@ -161,6 +161,28 @@ absl::StatusOr<Options> Checked(Raw& raw, const CLI::App& app, const Variables& 
   return std::move(options);
 }
 
+// CLI11 takes the arguments from the back, and one like "[a,b]" as a list of values; an id may look
+// like that. The mark hides it.
+constexpr char kMark = '\x01';
+
+std::vector<std::string> ForCli11(const std::vector<std::string>& arguments) {
+  std::vector<std::string> marked(arguments.rbegin(), arguments.rend());
+  for (std::string& argument : marked) {
+    if (!argument.empty() && argument.front() == '[' && argument.back() == ']') argument += kMark;
+  }
+  return marked;
+}
+
+void Unmark(Raw& raw) {
+  Options& options = raw.options;
+  std::vector<std::string*> texts = {&raw.id, &options.socket, &options.root, &options.job,
+                                     &options.tensor_glob};
+  for (std::string& id : options.ids) texts.push_back(&id);
+  for (std::string* text : texts) {
+    if (!text->empty() && text->back() == kMark) text->pop_back();
+  }
+}
+
 // CLI11 would only say that a verb is missing.
 absl::Status UnknownVerb(const CLI::App& app) {
   std::vector<std::string> verbs;
@@ -193,10 +215,8 @@ absl::StatusOr<std::variant<Options, HelpRequest>> ParseOptions(
   app.add_option("--timeout", raw.timeout, "for each answer of the daemon or the folder [10s]");
   AddReadingVerbs(app, raw);
   AddDaemonVerbs(app, raw);
-  // CLI11 takes them from the back.
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {
-    app.parse(reversed);
+    app.parse(ForCli11(arguments));
   } catch (const CLI::CallForHelp&) {
     if (app.get_subcommands().empty()) return HelpRequest{app.help()};
     return HelpRequest{app.get_subcommands().front()->help("ckptctl")};
@@ -206,6 +226,7 @@ absl::StatusOr<std::variant<Options, HelpRequest>> ParseOptions(
     if (app.get_subcommands().empty() && !app.remaining().empty()) return UnknownVerb(app);
     return absl::InvalidArgumentError(absl::StrCat(error.what(), "; see ckptctl --help"));
   }
+  Unmark(raw);
   ASSIGN_OR_RETURN(Options options, Checked(raw, app, variables, uid));
   return options;
 }
