@@ -11,7 +11,7 @@
 #include "storage/base/check.h"
 #include "storage/base/status.h"
 
-namespace ckptd {
+namespace ckptd::inline client {
 namespace {
 
 // A number, and for messages who said so.
@@ -162,4 +162,4 @@ std::string RandomToken() {
   return absl::StrFormat("%016x%016x", words[0], words[1]);
 }
 
-}  // namespace ckptd
+}  // namespace ckptd::inline client

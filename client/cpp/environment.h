@@ -13,7 +13,7 @@
 #include "client/cpp/options.h"
 #include "proto/ckptd/default_paths.h"
 
-namespace ckptd {
+namespace ckptd::inline client {
 
 // A socket to try, and for error messages where its path came from.
 struct SocketCandidate {
@@ -42,6 +42,6 @@ absl::StatusOr<Identity> ResolveIdentity(const SessionOptions& options, const Va
 // 128 random bits as 32 hexadecimal digits.
 std::string RandomToken();
 
-}  // namespace ckptd
+}  // namespace ckptd::inline client
 
 #endif  // CKPTD_CLIENT_CPP_ENVIRONMENT_H_

@@ -7,7 +7,7 @@
 #include "storage/base/crc32c.h"
 #include "storage/base/units.h"
 
-namespace ckptd {
+namespace ckptd::inline client {
 
 ImageSource::ImageSource(const ImageLayout& layout, std::span<const StridedView> views,
                          StoreKind stores)
@@ -58,4 +58,4 @@ uint32_t ImageSource::CopyUnit(const Unit& unit, std::byte* to) const {
   return crc;
 }
 
-}  // namespace ckptd
+}  // namespace ckptd::inline client

@@ -18,7 +18,7 @@
 #include "client/cpp/strided_view.h"
 #include "storage/plan/image_layout.h"
 
-namespace ckptd {
+namespace ckptd::inline client {
 
 inline constexpr uint64_t kPieceBytes = 4096;
 
@@ -43,6 +43,6 @@ class ImageSource {
   std::vector<Source> sources_;  // By offset; without a gap inside a section.
 };
 
-}  // namespace ckptd
+}  // namespace ckptd::inline client
 
 #endif  // CKPTD_CLIENT_CPP_IMAGE_SOURCE_H_

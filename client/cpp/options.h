@@ -9,7 +9,7 @@
 
 #include "absl/time/time.h"
 
-namespace ckptd {
+namespace ckptd::inline client {
 
 // A checkpoint of that id exists already.
 enum class OnExisting { kRefuse, kReplace };
@@ -73,6 +73,6 @@ enum class CloseMode {
   kAbort,   // Cancel what is not committed.
 };
 
-}  // namespace ckptd
+}  // namespace ckptd::inline client
 
 #endif  // CKPTD_CLIENT_CPP_OPTIONS_H_

@@ -8,7 +8,7 @@
 #include "storage/base/status.h"
 #include "storage/format/paths.h"
 
-namespace ckptd {
+namespace ckptd::inline client {
 namespace {
 
 absl::Status InTensor(const absl::Status& status, absl::string_view name) {
@@ -118,4 +118,4 @@ absl::Status CheckText(absl::string_view what, absl::string_view text) {
   return WithContext(CheckEntryName(text), absl::StrCat(what, " ", QuoteName(text)));
 }
 
-}  // namespace ckptd
+}  // namespace ckptd::inline client

@@ -15,7 +15,7 @@
 #include "client/cpp/tensor.h"
 #include "storage/plan/rank_plan.h"
 
-namespace ckptd {
+namespace ckptd::inline client {
 
 struct PlannedState {
   RankPlan plan;
@@ -35,6 +35,6 @@ absl::Status CheckTargets(const std::vector<TensorTarget>& targets);
 // "checkpoint id".
 absl::Status CheckText(absl::string_view what, absl::string_view text);
 
-}  // namespace ckptd
+}  // namespace ckptd::inline client
 
 #endif  // CKPTD_CLIENT_CPP_STATE_PLAN_H_

@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-namespace ckptd {
+namespace ckptd::inline client {
 namespace {
 
 #if defined(__x86_64__)
@@ -89,4 +89,4 @@ void StreamFence() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-}  // namespace ckptd
+}  // namespace ckptd::inline client

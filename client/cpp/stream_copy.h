@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace ckptd {
+namespace ckptd::inline client {
 
 enum class StoreKind { kPlain, kSse2, kAvx2, kAvx512 };
 
@@ -23,6 +23,6 @@ void StreamCopy(StoreKind kind, std::byte* to, const std::byte* from, size_t byt
 // Orders all stores of this thread before what it does next.
 void StreamFence();
 
-}  // namespace ckptd
+}  // namespace ckptd::inline client
 
 #endif  // CKPTD_CLIENT_CPP_STREAM_COPY_H_

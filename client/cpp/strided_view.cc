@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "storage/base/check.h"
 
-namespace ckptd {
+namespace ckptd::inline client {
 namespace {
 
 // `count` elements of a size known to the compiler: this loop is what a transposed tensor costs.
@@ -146,4 +146,4 @@ void StridedView::Scatter(uint64_t offset, std::span<const std::byte> in) const 
        });
 }
 
-}  // namespace ckptd
+}  // namespace ckptd::inline client

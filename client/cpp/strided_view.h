@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 
-namespace ckptd {
+namespace ckptd::inline client {
 
 // InvalidArgument unless there are no strides or one per dimension, and data if there are elements.
 absl::Status CheckStrides(const std::vector<uint64_t>& sizes,
@@ -61,6 +61,6 @@ class StridedView {
   std::vector<Dimension> dimensions_;  // Of runs, outermost first; none if there is one run.
 };
 
-}  // namespace ckptd
+}  // namespace ckptd::inline client
 
 #endif  // CKPTD_CLIENT_CPP_STRIDED_VIEW_H_

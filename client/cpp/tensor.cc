@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace ckptd {
+namespace ckptd::inline client {
 
 TensorView WholeTensor(std::string name, DType dtype, Shape shape, const void* data) {
   TensorView tensor;
@@ -22,4 +22,4 @@ TensorTarget WholeTarget(std::string name, DType dtype, Shape shape, void* data)
   return target;
 }
 
-}  // namespace ckptd
+}  // namespace ckptd::inline client

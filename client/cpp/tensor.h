@@ -11,7 +11,7 @@
 #include "storage/plan/dtype.h"
 #include "storage/plan/rank_plan.h"
 
-namespace ckptd {
+namespace ckptd::inline client {
 
 // A part of a tensor that this rank holds. `data` is the element at the box's lowest corner; it may
 // be null only if the box is empty. One stride per dimension, in bytes, zero and negative ones
@@ -64,6 +64,6 @@ struct TensorTarget {
 TensorView WholeTensor(std::string name, DType dtype, Shape shape, const void* data);
 TensorTarget WholeTarget(std::string name, DType dtype, Shape shape, void* data);
 
-}  // namespace ckptd
+}  // namespace ckptd::inline client
 
 #endif  // CKPTD_CLIENT_CPP_TENSOR_H_

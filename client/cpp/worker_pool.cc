@@ -1,6 +1,6 @@
 #include "client/cpp/worker_pool.h"
 
-namespace ckptd {
+namespace ckptd::inline client {
 
 WorkerPool::WorkerPool(uint32_t threads) {
   for (uint32_t i = 1; i < threads; ++i) threads_.emplace_back([this] { Work(); });
@@ -54,4 +54,4 @@ void WorkerPool::Work() {
   }
 }
 
-}  // namespace ckptd
+}  // namespace ckptd::inline client

@@ -12,7 +12,7 @@
 
 #include "absl/functional/function_ref.h"
 
-namespace ckptd {
+namespace ckptd::inline client {
 
 // Thread-safe: jobs of several callers run one after the other.
 class WorkerPool {
@@ -48,6 +48,6 @@ class WorkerPool {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace ckptd
+}  // namespace ckptd::inline client
 
 #endif  // CKPTD_CLIENT_CPP_WORKER_POOL_H_

@@ -1,0 +1,103 @@
+#include "client/cpp/connection.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/cpp/rpc_channel.h"
+#include "proto/ckptd/default_paths.h"
+#include "proto/ckptd/version.h"
+#include "storage/base/clock.h"
+#include "storage/base/status.h"
+
+namespace ckptd::inline client {
+namespace {
+
+int64_t NowNanos() { return absl::ToInt64Nanoseconds(SystemClock().Monotonic()); }
+
+// A refusal that says so is better than a missing descriptor; the daemon decides what it makes of
+// none.
+UniqueFd OwnPidFd() { return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))); }
+
+}  // namespace
+
+Connection::Call::Call(std::shared_ptr<Connection> connection)
+    : connection_(std::move(connection)) {
+  context_.AddMetadata(kTokenMetadataKey, connection_->token());
+  std::lock_guard lock(connection_->mutex_);
+  connection_->calls_.push_back(this);
+  if (connection_->lost_) context_.TryCancel();
+}
+
+Connection::Call::~Call() {
+  std::lock_guard lock(connection_->mutex_);
+  std::erase(connection_->calls_, this);
+}
+
+void Connection::Call::LimitProgress(absl::Duration timeout) {
+  progress_ns_ = NowNanos();
+  limit_ns_ = absl::ToInt64Nanoseconds(timeout);
+}
+
+void Connection::Call::Progress() { progress_ns_ = NowNanos(); }
+
+absl::StatusOr<std::shared_ptr<Connection>> Connection::Open(const SocketCandidate& candidate,
+                                                             const Identity& identity,
+                                                             const std::string& root,
+                                                             absl::Duration timeout,
+                                                             ForkGuard& guard) {
+  ASSIGN_OR_RETURN(std::unique_ptr<SideChannel> side,
+                   SideChannel::Connect(SideSocketPath(candidate.path), guard));
+  v1::SideRequest request;
+  v1::Hello* hello = request.mutable_hello();
+  hello->set_protocol(kProtocolVersion);
+  hello->set_version(kVersion);
+  hello->set_job(identity.job);
+  hello->set_rank(identity.rank);
+  hello->set_world_size(identity.world_size);
+  hello->set_incarnation(identity.incarnation);
+  hello->set_root(root);
+  const UniqueFd process = OwnPidFd();
+  if (!process.valid()) return ErrnoStatus(errno, "pidfd_open of this process");
+  ASSIGN_OR_RETURN(SideChannel::Reply reply, side->Call(request, process.get(), timeout));
+  if (!reply.message.has_welcome()) return absl::InternalError("ckptd answers hello with another");
+  if (reply.message.welcome().protocol() != kProtocolVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("ckptd ", reply.message.welcome().version(), " speaks protocol ",
+                     reply.message.welcome().protocol(), ", this client ", kVersion, " protocol ",
+                     kProtocolVersion));
+  }
+  guard.AddPeer(candidate.path);
+  ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel, OpenChannel(candidate.path, timeout));
+  return std::shared_ptr<Connection>(new Connection(candidate.path, std::move(side),
+                                                    std::move(*reply.message.mutable_welcome()),
+                                                    std::move(channel)));
+}
+
+Connection::Connection(std::string socket, std::unique_ptr<SideChannel> side, v1::Welcome welcome,
+                       std::shared_ptr<grpc::Channel> channel)
+    : socket_(std::move(socket)),
+      side_(std::move(side)),
+      welcome_(std::move(welcome)),
+      stub_(v1::CheckpointService::NewStub(channel)) {}
+
+void Connection::Lose() {
+  std::lock_guard lock(mutex_);
+  lost_ = true;
+  for (Call* call : calls_) call->context_.TryCancel();
+}
+
+void Connection::CancelStalled() {
+  std::lock_guard lock(mutex_);
+  const int64_t now = NowNanos();
+  for (Call* call : calls_) {
+    if (call->limit_ns_ == 0 || now - call->progress_ns_ < call->limit_ns_) continue;
+    call->stalled_ = true;
+    call->context_.TryCancel();
+  }
+}
+
+}  // namespace ckptd::inline client

@@ -1,0 +1,90 @@
+// Connection: one session's way to one life of the daemon: side socket, gRPC channel and token.
+// When the daemon is gone it is lost for good, and the link (link.h) makes another.
+#ifndef CKPTD_CLIENT_CPP_CONNECTION_H_
+#define CKPTD_CLIENT_CPP_CONNECTION_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/cpp/environment.h"
+#include "client/cpp/fork_guard.h"
+#include "client/cpp/side_channel.h"
+#include "proto/ckptd/v1/checkpoint.grpc.pb.h"
+
+namespace ckptd::inline client {
+
+// Thread-safe.
+class Connection {
+ public:
+  // One call of the session: carries the token, and is cancelled when the connection is lost. Use
+  // the context for one call, and keep this object until it has ended.
+  class Call {
+   public:
+    explicit Call(std::shared_ptr<Connection> connection);
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+    ~Call();
+
+    grpc::ClientContext& context() { return context_; }
+
+    // From now on the call is cancelled when Progress() was not called for so long.
+    void LimitProgress(absl::Duration timeout);
+    void Progress();
+    bool stalled() const { return stalled_; }
+
+   private:
+    friend class Connection;
+
+    const std::shared_ptr<Connection> connection_;
+    grpc::ClientContext context_;
+    std::atomic<int64_t> limit_ns_{0};  // 0: none.
+    std::atomic<int64_t> progress_ns_{0};
+    std::atomic<bool> stalled_{false};
+  };
+
+  // Says hello on the side socket beside `candidate` and connects gRPC. Unavailable if nobody is
+  // there; other errors are the daemon's refusal.
+  static absl::StatusOr<std::shared_ptr<Connection>> Open(const SocketCandidate& candidate,
+                                                          const Identity& identity,
+                                                          const std::string& root,
+                                                          absl::Duration timeout, ForkGuard& guard);
+
+  v1::CheckpointService::Stub& stub() { return *stub_; }
+  SideChannel& side() { return *side_; }
+  const std::string& token() const { return welcome_.token(); }
+  const std::string& daemon_id() const { return welcome_.daemon_id(); }
+  const std::string& node() const { return welcome_.node(); }
+  const std::string& root() const { return welcome_.root(); }
+  const std::string& socket() const { return socket_; }
+
+  // Cancels all calls, those to come too.
+  void Lose();
+  bool lost() const { return lost_; }
+
+  // Cancels the calls that have made no progress for too long.
+  void CancelStalled();
+
+ private:
+  Connection(std::string socket, std::unique_ptr<SideChannel> side, v1::Welcome welcome,
+             std::shared_ptr<grpc::Channel> channel);
+
+  const std::string socket_;
+  const std::unique_ptr<SideChannel> side_;
+  const v1::Welcome welcome_;
+  const std::unique_ptr<v1::CheckpointService::Stub> stub_;
+
+  std::atomic<bool> lost_{false};
+  std::mutex mutex_;
+  std::vector<Call*> calls_;  // Guarded by mutex_.
+};
+
+}  // namespace ckptd::inline client
+
+#endif  // CKPTD_CLIENT_CPP_CONNECTION_H_
