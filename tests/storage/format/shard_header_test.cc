@@ -320,7 +320,7 @@ TEST(ParseShardHeader, RefusesDeepNestingAtOnce) {
     ExpectRefused(deep, 0, {});
     ExpectRefused("{\"w\":{\"x\":" + deep, 0, {"\"w\"", "nested"});
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 
 TEST(HeaderLength, IsBoundedByTheFileAndTheLimit) {
