@@ -111,7 +111,7 @@ Json AttemptObject(const v1::Attempt& attempt) {
               {"state", attempt.state()},
               {"planned_bytes", NumberOrNull(!unattended, attempt.planned_bytes())},
               {"staged_bytes", NumberOrNull(!unattended, attempt.staged_bytes())},
-              {"written_bytes", NumberOrNull(!unattended, attempt.written_bytes())},
+              {"written_bytes", attempt.written_bytes()},
               {"ranks", Each(attempt.ranks(), RankObject)},
               {"ranks_missing", List(attempt.ranks_missing())},
               {"nodes_missing", List(attempt.nodes_missing())},

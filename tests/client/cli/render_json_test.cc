@@ -127,7 +127,7 @@ TEST(RenderJson, WhatNobodyKnowsIsNull) {
   unreadable.set_state("unknown");
   json = Json::parse(AttemptJson(unreadable));
   EXPECT_EQ(Keys(json), kAttemptKeys);
-  for (const char* key : {"id", "step", "world_size", "root", "planned_bytes", "written_bytes"}) {
+  for (const char* key : {"id", "step", "world_size", "root", "planned_bytes", "staged_bytes"}) {
     EXPECT_TRUE(json[key].is_null()) << key;
   }
 }
