@@ -310,9 +310,10 @@ void AddSwitches(std::vector<Setting>& table) {
                    Switch(ProgramAction::kCheckConfig)});
   table.push_back({group, "print-config", "", "", "print all settings, each with its origin", false,
                    true, Switch(ProgramAction::kPrintConfig)});
+  table.push_back({group, "version", "", "", "print the version", false, true,
+                   Switch(ProgramAction::kVersion)});
   table.push_back(
-      {group, "version", "", "", "print the version", false, true, Switch(ProgramAction::kVersion)});
-  table.push_back({group, "help", "", "", "print this text", false, true, Switch(ProgramAction::kHelp)});
+      {group, "help", "", "", "print this text", false, true, Switch(ProgramAction::kHelp)});
 }
 
 }  // namespace

@@ -18,8 +18,8 @@ Surroundings User() {
   Surroundings surroundings;
   surroundings.uid = 1000;
   surroundings.host_name = "node-a";
-  surroundings.working_folder = "/home/u";
-  surroundings.variables = {{"HOME", "/home/u"}, {"XDG_RUNTIME_DIR", "/run/user/1000"}};
+  surroundings.working_folder = "/users/u";
+  surroundings.variables = {{"HOME", "/users/u"}, {"XDG_RUNTIME_DIR", "/run/user/1000"}};
   return surroundings;
 }
 
@@ -56,7 +56,7 @@ TEST(Config, HasTheDocumentedDefaults) {
   EXPECT_EQ(config.socket, "/run/user/1000/ckptd/ckptd.sock");
   ASSERT_EQ(config.roots.size(), 1u);
   EXPECT_EQ(config.roots[0].label, "default");
-  EXPECT_EQ(config.roots[0].path, "/home/u/.local/state/ckptd");
+  EXPECT_EQ(config.roots[0].path, "/users/u/.local/state/ckptd");
   EXPECT_EQ(config.node, "node-a");
   EXPECT_EQ(config.io, IoEngine::kAuto);
   EXPECT_EQ(config.block_bytes, 16u << 20);
@@ -172,7 +172,7 @@ TEST(Config, BadFilesAreNamedWithTheLine) {
 TEST(Config, RootsHaveDifferentLabelsAndPaths) {
   Config config = MustParse({"--root", "data", "--root", "fast=/nvme/x=y/"});
   ASSERT_EQ(config.roots.size(), 2u);
-  EXPECT_EQ(config.roots[0].path, "/home/u/data");
+  EXPECT_EQ(config.roots[0].path, "/users/u/data");
   EXPECT_EQ(config.roots[1].path, "/nvme/x=y");
   EXPECT_EQ(MustParse({"--root", "/a/b=c"}).roots[0].path, "/a/b=c");
   EXPECT_THAT(ErrorOf({"--root", "/a", "--root", "/b"}), HasSubstr("without a label"));
