@@ -101,19 +101,17 @@ std::span<std::byte> Arena::Block(uint32_t block) const {
   return {base_ + block * block_bytes_, block_bytes_};
 }
 
-bool Arena::TouchBlock(uint32_t block, bool huge_pages) const {
+Arena::Touch Arena::TouchBlock(uint32_t block, bool huge_pages) const {
   std::span<std::byte> memory = Block(block);
   if (madvise(memory.data(), memory.size(), MADV_POPULATE_WRITE) != 0) {
-    if (errno != EINVAL) return false;
+    if (errno != EINVAL) return Touch::kNoMemory;
     for (size_t offset = 0; offset < memory.size(); offset += 4096) {  // Before Linux 5.14.
       auto* byte = reinterpret_cast<volatile std::byte*>(memory.data() + offset);
       *byte = *byte;
     }
   }
-  if (huge_pages)
-    madvise(memory.data(), memory.size(),
-            MADV_COLLAPSE);  // A gain where it works, no loss where not.
-  return true;
+  bool huge = huge_pages && madvise(memory.data(), memory.size(), MADV_COLLAPSE) == 0;
+  return huge ? Touch::kHugePages : Touch::kSmallPages;
 }
 
 void Arena::Touched(uint32_t block) {

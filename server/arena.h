@@ -64,9 +64,10 @@ class Arena {
   std::span<std::byte> Memory() const { return {base_, bytes()}; }
   std::span<std::byte> Block(uint32_t block) const;
 
+  enum class Touch { kNoMemory, kSmallPages, kHugePages };
+
   // Makes the pages of an untouched block exist, in 2 MiB pages if `huge_pages` and the kernel can.
-  // False if the memory is not there.
-  bool TouchBlock(uint32_t block, bool huge_pages) const;
+  Touch TouchBlock(uint32_t block, bool huge_pages) const;
 
   void Touched(uint32_t block);  // kUntouched -> kFree.
 

@@ -131,10 +131,11 @@ void ArenaPool::Touch(const Key& key, std::shared_ptr<Arena> arena, Root& root) 
   auto left = std::make_shared<std::atomic<uint32_t>>(arena->block_count());
   for (uint32_t block = 0; block < arena->block_count(); ++block) {
     touchers_.Post([this, key, arena, block, left, &root] {
-      bool touched = arena->TouchBlock(block, options_.huge_pages);
+      Arena::Touch touched = arena->TouchBlock(block, options_.huge_pages);
       bool last = --*left == 0;
       loop_.Post([this, key, arena, block, touched, last, &root] {
-        if (touched) {
+        if (touched != Arena::Touch::kNoMemory) {
+          huge_pages_ = touched == Arena::Touch::kHugePages;
           arena->Touched(block);
           options_.on_block_free(key.first, key.second);
         } else {

@@ -65,6 +65,7 @@ class ArenaPool {
   uint64_t bytes() const;  // Of all arenas that exist, dropped ones in use included.
   uint64_t limit_bytes() const { return options_.limit_bytes; }
   uint64_t BytesOf(const std::string& job, uint32_t rank) const;
+  bool huge_pages() const { return huge_pages_; }  // Of the last block that was touched.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
@@ -85,6 +86,7 @@ class ArenaPool {
   std::map<Key, Entry> entries_;
   std::vector<std::weak_ptr<Arena>> all_;
   std::vector<std::string> warnings_;
+  bool huge_pages_ = false;
   uint64_t next_generation_;
   uint64_t next_orphan_ = 1;
   Workers touchers_;

@@ -8,13 +8,14 @@ namespace ckptd {
 
 inline constexpr char kVersion[] = "0.1.0";
 
-// Client and daemon must have the same: raised with every change of proto/ckptd/v1 or of the image layout that the
-// other side would misread.
+// Client and daemon must have the same: raised with every change of proto/ckptd/v1 or of the image
+// layout that the other side would misread.
 inline constexpr uint32_t kProtocolVersion = 1;
 
 inline constexpr char kTokenMetadataKey[] = "ckptd-token";
 
-// Both sides of the Unix socket accept messages up to this size; streams are cut at kStreamPartBytes.
+// Both sides of the Unix socket accept messages up to this size; streams are cut at
+// kStreamPartBytes.
 inline constexpr int kMessageBytesMax = 64 << 20;
 inline constexpr uint64_t kStreamPartBytes = 1 << 20;
 

@@ -1,0 +1,200 @@
+#include "server/core.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <future>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "storage/base/check.h"
+#include "storage/base/status.h"
+#include "storage/catalog/catalog.h"
+#include "storage/commit/recover.h"
+#include "storage/commit/runner.h"
+#include "storage/format/paths.h"
+
+namespace ckptd {
+namespace {
+
+void FillRandom(void* bytes, size_t count) {
+  CKPT_CHECK(getrandom(bytes, count, 0) == static_cast<ssize_t>(count),
+             "the kernel gives random bytes");
+}
+
+uint64_t Random64() {
+  uint64_t value;
+  FillRandom(&value, sizeof value);
+  return value;
+}
+
+const char* SessionEndName(SessionEnd end) {
+  switch (end) {
+    case SessionEnd::kDead:
+      return "died";
+    case SessionEnd::kLost:
+      return "connection lost";
+    case SessionEnd::kClosed:
+      return "closed";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string RandomToken() {
+  char bytes[16];
+  FillRandom(bytes, sizeof bytes);
+  return absl::BytesToHexString(absl::string_view(bytes, sizeof bytes));
+}
+
+Core::Core(Options options, Logger& logger)
+    : options_(std::move(options)),
+      logger_(logger),
+      loop_(SystemClock()),
+      started_(SystemClock().Monotonic()),
+      arenas_(loop_, {.block_bytes = options_.config.block_bytes,
+                      .limit_bytes = options_.arena_limit_bytes,
+                      .huge_pages = options_.config.huge_pages != Choice::kOff,
+                      .touch_threads = 2,
+                      .on_block_free = [this](const std::string& job,
+                                              uint32_t rank) { attempts_.BlockFree(job, rank); }}),
+      context_{.loop = loop_,
+               .arenas = arenas_,
+               .node = options_.config.node,
+               .join_timeout = options_.config.join_timeout,
+               .attempt_timeout = options_.config.attempt_timeout,
+               .reattach_timeout = options_.config.reattach_timeout,
+               .recheck_every = options_.config.recheck_every,
+               .random = Random64,
+               .on_point = options_.on_point,
+               .on_change = nullptr},
+      attempts_(context_, {.max_inflight_attempts = options_.config.max_inflight_attempts,
+                           .admit_timeout = options_.config.admit_timeout}),
+      sessions_(loop_, {.peer_lost_timeout = options_.config.peer_lost_timeout,
+                        .on_end = [this](const Session& session,
+                                         SessionEnd end) { OnSessionEnd(session, end); },
+                        .new_token = RandomToken}),
+      loads_(loop_, attempts_,
+             {.node = options_.config.node,
+              .block_bytes = options_.config.block_bytes,
+              .window_bytes = options_.config.read_window_bytes,
+              .on_point = options_.on_point}) {}
+
+Core::~Core() {
+  loop_.Stop();
+  for (const std::shared_ptr<Root>& root : options_.roots) root->workers().Stop();
+}
+
+void Core::Point(absl::string_view name) const {
+  if (options_.on_point) options_.on_point(name);
+}
+
+absl::StatusOr<const Session*> Core::OpenSession(SessionInfo info, uint64_t connection) {
+  if (draining_) return absl::UnavailableError("the daemon is stopping");
+  RETURN_IF_ERROR(CheckName("job name", info.job));
+  if (info.world_size == 0 || info.rank >= info.world_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", info.rank, " does not exist in a world of ", info.world_size));
+  }
+  ASSIGN_OR_RETURN(std::shared_ptr<Root> root, FindRoot(info.root));
+  info.root = root->label();
+  ASSIGN_OR_RETURN(const Session* session, sessions_.Open(info, connection));
+  arenas_.Claim(info.job, info.rank);
+  logger_.Info("session.opened",
+               {{"job", info.job}, {"rank", info.rank}, {"pid", info.pid}, {"root", info.root}});
+  Point("session-opened");
+  return session;
+}
+
+absl::StatusOr<std::shared_ptr<Root>> Core::FindRoot(const std::string& label) const {
+  std::vector<std::string> labels;
+  for (const std::shared_ptr<Root>& root : options_.roots) {
+    if (label.empty() || root->label() == label) return root;
+    labels.push_back(root->label());
+  }
+  return absl::NotFoundError(absl::StrCat("this daemon has no root \"", label,
+                                          "\"; there are: ", absl::StrJoin(labels, ", ")));
+}
+
+void Core::OnSessionEnd(const Session& session, SessionEnd end) {
+  const SessionInfo& info = session.info;
+  logger_.Info(
+      end == SessionEnd::kClosed ? "session.closed" : "session.lost",
+      {{"job", info.job}, {"rank", info.rank}, {"pid", info.pid}, {"why", SessionEndName(end)}});
+  attempts_.SessionEnded(session, end);
+  if (end == SessionEnd::kDead) {
+    arenas_.Orphan(info.job, info.rank);  // Its successor finds the last image there.
+  } else {
+    arenas_.Drop(info.job,
+                 info.rank);  // Nobody needs it, or a living process may still write to it.
+  }
+}
+
+void Core::Recover() {
+  std::promise<void> done;
+  loop_.Post([this, &done] {
+    for (const std::shared_ptr<Root>& root : options_.roots) RecoverRoot(root);
+    done.set_value();
+  });
+  done.get_future().wait();
+}
+
+void Core::RecoverRoot(const std::shared_ptr<Root>& root) {
+  ckptd::Recover machine({.node = options_.config.node,
+                          .file_mode = 0666 & ~022u,
+                          .root_label = root->label(),
+                          .now = loop_.clock().Wall()});
+  Point("settle-begun");
+  ActionRunner(root->disk(), options_.on_point).RunToEnd(machine);
+  Point("settle-done");
+  if (!machine.status().ok()) {
+    root->SetUnhealthy(absl::StrCat("recovery: ", machine.status().message()));
+    logger_.Error("root.unhealthy", {{"root", root->label()}, {"error", root->unhealthy_reason()}});
+  }
+  for (const Manifest& manifest : machine.committed()) {
+    logger_.Info("attempt.committed", {{"job", manifest.job},
+                                       {"id", manifest.checkpoint_id},
+                                       {"attempt", ToString(manifest.attempt)},
+                                       {"by", "recovery"}});
+  }
+  for (const auto& [record, failure] : machine.unknown()) {
+    root->SetUnhealthy(absl::StrCat("the outcome of attempt ", ToString(record.attempt),
+                                    " of job \"", record.job,
+                                    "\" is unknown: ", failure.status.message()));
+  }
+  LoadFailures(*root);
+  for (const AttemptRecord& record : machine.waiting()) {
+    logger_.Info("attempt.found", {{"job", record.job},
+                                   {"id", record.checkpoint_id},
+                                   {"attempt", ToString(record.attempt)},
+                                   {"state", "waiting for its ranks"}});
+    attempts_.Restore(root, record);
+  }
+}
+
+void Core::LoadFailures(Root& root) {
+  auto space = root.disk().Space();
+  if (space.ok()) root.SetFreeBytes(space->free_bytes);
+  auto jobs = ListJobs(root.disk());
+  if (!jobs.ok()) return root.SetUnhealthy(std::string(jobs.status().message()));
+  for (const std::string& job : *jobs) {
+    auto failures = ListFailed(root.disk(), job);
+    if (!failures.ok()) continue;
+    for (Outcome& outcome : *failures) attempts_.AddFailure(std::move(outcome));
+  }
+}
+
+void Core::Drain(std::function<void()> done) {
+  draining_ = true;
+  logger_.Info("daemon.draining", {{"in_flight", attempts_.in_flight().size()}});
+  loop_.After(options_.config.drain_timeout, [this] {
+    attempts_.FailAll(
+        absl::UnavailableError("the daemon was stopped before the save was complete"));
+  });
+  attempts_.Drain(std::move(done));
+}
+
+}  // namespace ckptd

@@ -1,0 +1,86 @@
+// Core is everything the control loop owns, put together: sessions, arenas, attempts, loads, over
+// the roots.
+//
+// Threads: built before any socket is open, then used on the control loop only. Roots' disks and
+// workers may be used from anywhere.
+#ifndef CKPTD_SERVER_CORE_H_
+#define CKPTD_SERVER_CORE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/arena_pool.h"
+#include "server/attempts.h"
+#include "server/control_loop.h"
+#include "server/loads.h"
+#include "server/log.h"
+#include "server/root.h"
+#include "server/sessions.h"
+#include "server/settings.h"
+
+namespace ckptd {
+
+class Core {
+ public:
+  struct Options {
+    Config config;
+    std::vector<std::shared_ptr<Root>> roots;  // At least one; the first is the default.
+    uint64_t arena_limit_bytes = 0;
+    std::function<void(absl::string_view)> on_point;  // May be null.
+  };
+
+  Core(Options options, Logger& logger);
+  ~Core();
+
+  // Settles what earlier lives left on every root, before anything is listed. Blocking; before any
+  // socket is open. A root that cannot be trusted afterwards is unhealthy.
+  void Recover();
+
+  // A process says hello over the side socket. InvalidArgument for names and numbers that are none;
+  // NotFound for a root label; what Sessions::Open() answers.
+  absl::StatusOr<const Session*> OpenSession(SessionInfo info, uint64_t connection);
+
+  // NotFound, naming those there are. "" is the first.
+  absl::StatusOr<std::shared_ptr<Root>> FindRoot(const std::string& label) const;
+
+  // Stops taking saves, gives those in flight drain_timeout, fails the rest; then `done`.
+  void Drain(std::function<void()> done);
+  bool draining() const { return draining_; }
+
+  ControlLoop& loop() { return loop_; }
+  Sessions& sessions() { return sessions_; }
+  ArenaPool& arenas() { return arenas_; }
+  Attempts& attempts() { return attempts_; }
+  Loads& loads() { return loads_; }
+  Logger& logger() { return logger_; }
+  const Config& config() const { return options_.config; }
+  const std::vector<std::shared_ptr<Root>>& roots() const { return options_.roots; }
+  absl::Duration uptime() const { return loop_.clock().Monotonic() - started_; }
+  void Point(absl::string_view name) const;
+
+ private:
+  void OnSessionEnd(const Session& session, SessionEnd end);
+  void RecoverRoot(const std::shared_ptr<Root>& root);
+  void LoadFailures(Root& root);
+
+  const Options options_;
+  Logger& logger_;
+  ControlLoop loop_;
+  const absl::Duration started_;
+  ArenaPool arenas_;
+  AttemptContext context_;
+  Attempts attempts_;
+  Sessions sessions_;
+  Loads loads_;
+  bool draining_ = false;
+};
+
+// 128 random bits from the kernel, as 32 hexadecimal digits.
+std::string RandomToken();
+
+}  // namespace ckptd
+
+#endif  // CKPTD_SERVER_CORE_H_

@@ -1,0 +1,176 @@
+#include "server/daemon.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "proto/ckptd/default_paths.h"
+#include "proto/ckptd/version.h"
+#include "server/core.h"
+#include "server/locks.h"
+#include "server/rpc/admin_service.h"
+#include "server/rpc/checkpoint_service.h"
+#include "server/rpc/side_socket.h"
+#include "storage/base/status.h"
+#include "storage/base/units.h"
+
+namespace ckptd {
+namespace {
+
+DiskOptions::Switch ToSwitch(Choice choice) {
+  switch (choice) {
+    case Choice::kAuto:
+      return DiskOptions::Switch::kAuto;
+    case Choice::kOn:
+      return DiskOptions::Switch::kOn;
+    case Choice::kOff:
+      return DiskOptions::Switch::kOff;
+  }
+  return DiskOptions::Switch::kAuto;
+}
+
+DiskOptions ToDiskOptions(const Config& config) {
+  DiskOptions options;
+  options.engine = config.io == IoEngine::kUring   ? DiskOptions::Engine::kUring
+                   : config.io == IoEngine::kPosix ? DiskOptions::Engine::kPosix
+                                                   : DiskOptions::Engine::kAuto;
+  options.direct = ToSwitch(config.direct);
+  options.fixed_buffers = ToSwitch(config.fixed_buffers);
+  return options;
+}
+
+// Makes the root's folder where it is missing, and proves that it can be written.
+absl::Status PrepareRoot(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return ErrnoStatus(error.value(), absl::StrCat("root ", path));
+  if (access(path.c_str(), R_OK | W_OK | X_OK) != 0)
+    return ErrnoStatus(errno, absl::StrCat("root ", path));
+  return absl::OkStatus();
+}
+
+uint64_t AvailableBytes() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key, unit;
+  for (uint64_t value; meminfo >> key >> value;) {
+    if (key == "MemAvailable:") return value * kKiB;
+    std::getline(meminfo, unit);
+  }
+  return kGiB;
+}
+
+class RunningDaemon : public Daemon {
+ public:
+  explicit RunningDaemon(Logger& logger) : logger_(logger) {}
+
+  ~RunningDaemon() override {
+    if (server_) server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+    side_socket_.reset();
+    server_.reset();
+  }
+
+  absl::Status Open(Options options) {
+    const Config& config = options.config;
+    RETURN_IF_ERROR(CheckSocketPath(config.socket));
+    ASSIGN_OR_RETURN(SocketLock lock, SocketLock::Acquire(config.socket));
+    socket_lock_ = std::make_unique<SocketLock>(std::move(lock));
+    std::vector<std::shared_ptr<Root>> roots;
+    for (const RootConfig& root : config.roots) {
+      ASSIGN_OR_RETURN(roots.emplace_back(), OpenRoot(root, options));
+    }
+    core_ = std::make_unique<Core>(
+        Core::Options{.config = config,
+                      .roots = std::move(roots),
+                      .arena_limit_bytes = ArenaLimitBytes(config.arena_limit),
+                      .on_point = options.on_point},
+        logger_);
+    core_->Recover();
+    RETURN_IF_ERROR(OpenServer(config.socket));
+    ASSIGN_OR_RETURN(side_socket_, SideSocket::Listen(*core_, SideSocketPath(config.socket)));
+    server_->GetHealthCheckService()->SetServingStatus(true);
+    logger_.Info("ready", {{"version", kVersion},
+                           {"node", config.node},
+                           {"socket", config.socket},
+                           {"pid", getpid()}});
+    return absl::OkStatus();
+  }
+
+  void Drain(std::function<void()> done) override {
+    server_->GetHealthCheckService()->SetServingStatus(false);
+    core_->loop().Post([this, done = std::move(done)]() mutable { core_->Drain(std::move(done)); });
+  }
+
+ private:
+  absl::StatusOr<std::shared_ptr<Root>> OpenRoot(const RootConfig& root, const Options& options) {
+    RETURN_IF_ERROR(PrepareRoot(root.path));
+    ASSIGN_OR_RETURN(NodeLock lock, NodeLock::Acquire(root.path, options.config.node));
+    if (!lock.warning().empty())
+      logger_.Warning("node.unlocked", {{"root", root.label}, {"why", lock.warning()}});
+    node_locks_.push_back(std::move(lock));
+    DiskOptions disk_options = ToDiskOptions(options.config);
+    absl::StatusOr<std::unique_ptr<Disk>> disk = options.open_disk
+                                                     ? options.open_disk(root.path, disk_options)
+                                                     : OpenDisk(root.path, disk_options);
+    if (!disk.ok()) return WithContext(disk.status(), absl::StrCat("root ", root.path));
+    DiskFacts facts = (*disk)->Facts();
+    logger_.Info("root.opened", {{"root", root.label},
+                                 {"path", root.path},
+                                 {"io", facts.engine},
+                                 {"io_reason", facts.engine_reason},
+                                 {"direct", facts.direct},
+                                 {"file_system", facts.file_system}});
+    return std::make_shared<Root>(root.label, root.path, *std::move(disk));
+  }
+
+  absl::Status OpenServer(const std::string& socket) {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    checkpoint_service_ = std::make_unique<CheckpointService>(*core_);
+    admin_service_ = std::make_unique<AdminService>(*core_);
+    grpc::ServerBuilder builder;
+    builder.SetMaxReceiveMessageSize(kMessageBytesMax);
+    builder.SetMaxSendMessageSize(kMessageBytesMax);
+    builder.AddListeningPort(absl::StrCat("unix:", socket), grpc::InsecureServerCredentials());
+    builder.RegisterService(checkpoint_service_.get());
+    builder.RegisterService(admin_service_.get());
+    mode_t before = umask(0177);  // The socket's mode is 0600.
+    server_ = builder.BuildAndStart();
+    umask(before);
+    if (!server_) return absl::InternalError(absl::StrCat("gRPC cannot listen on ", socket));
+    return absl::OkStatus();
+  }
+
+  Logger& logger_;
+  std::unique_ptr<SocketLock> socket_lock_;
+  std::vector<NodeLock> node_locks_;
+  std::unique_ptr<Core> core_;
+  std::unique_ptr<CheckpointService> checkpoint_service_;
+  std::unique_ptr<AdminService> admin_service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<SideSocket> side_socket_;
+};
+
+}  // namespace
+
+uint64_t ArenaLimitBytes(const ArenaLimit& limit) {
+  if (limit.bytes > 0) return limit.bytes;
+  return AvailableBytes() / 100 * limit.percent;
+}
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(Options options, Logger& logger) {
+  auto daemon = std::make_unique<RunningDaemon>(logger);
+  RETURN_IF_ERROR(daemon->Open(std::move(options)));
+  return daemon;
+}
+
+}  // namespace ckptd

@@ -1,0 +1,51 @@
+// Daemon builds the object graph and opens the sockets. What main.cc and tests share.
+//
+// Start order: socket lock, roots (folder, node lock, disk), core, recovery, gRPC server, side
+// socket. Stop order is the reverse.
+#ifndef CKPTD_SERVER_DAEMON_H_
+#define CKPTD_SERVER_DAEMON_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/log.h"
+#include "server/settings.h"
+#include "storage/disk/disk.h"
+#include "storage/disk/open_disk.h"
+
+namespace ckptd {
+
+class Daemon {
+ public:
+  struct Options {
+    Config config;
+    // Opens a root; null: OpenDisk().
+    std::function<absl::StatusOr<std::unique_ptr<Disk>>(const std::string& path,
+                                                        const DiskOptions& options)>
+        open_disk;
+    // Called with each point of the life of a save or load that is passed, from any thread; may be
+    // null.
+    std::function<void(absl::string_view point)> on_point;
+  };
+
+  // AlreadyExists if socket or node name is held, naming pid and host; PermissionDenied for a root
+  // or socket folder that cannot be written; FailedPrecondition for I/O that was asked for and
+  // cannot be had.
+  static absl::StatusOr<std::unique_ptr<Daemon>> Start(Options options, Logger& logger);
+  virtual ~Daemon() = default;
+
+  // Not ready from now on: no new saves, those in flight get drain_timeout. `done` is called from
+  // another thread.
+  virtual void Drain(std::function<void()> done) = 0;
+};
+
+// What --arena-limit means on this machine: bytes, or a percentage of the available memory and of
+// the room in this process's cgroup.
+uint64_t ArenaLimitBytes(const ArenaLimit& limit);
+
+}  // namespace ckptd
+
+#endif  // CKPTD_SERVER_DAEMON_H_

@@ -1,0 +1,151 @@
+#include "server/rpc/admin_service.h"
+
+#include <future>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/ckptd/folder_queries.h"
+#include "proto/ckptd/version.h"
+#include "server/rpc/list_writer.h"
+#include "server/rpc/status_conversion.h"
+#include "server/rpc/status_reply.h"
+#include "storage/base/status.h"
+#include "storage/commit/delete_checkpoint.h"
+#include "storage/commit/runner.h"
+
+namespace ckptd {
+namespace {
+
+FolderQueries Queries(Root& root) { return FolderQueries(root.disk(), root.label(), root.path()); }
+
+// The attempts that the loop knows replace what their folders alone say.
+void PutLive(const std::map<std::string, v1::Attempt>& live, v1::ListReply& reply) {
+  google::protobuf::RepeatedPtrField<v1::Attempt> attempts;
+  for (const v1::Attempt& attempt : reply.attempts()) {
+    if (!live.contains(attempt.job() + "/" + attempt.attempt())) *attempts.Add() = attempt;
+  }
+  for (const auto& [key, attempt] : live) *attempts.Add() = attempt;
+  *reply.mutable_attempts() = std::move(attempts);
+}
+
+absl::Status DeleteAll(Root& root, const v1::DeleteRequest& request, v1::DeleteReply& reply,
+                       Logger& logger) {
+  ASSIGN_OR_RETURN(std::string job, Queries(root).OneJob(request.job()));
+  for (const std::string& id : request.ids()) {
+    DeleteCheckpoint machine({.job = job,
+                              .checkpoint_id = id,
+                              .allow_newest = request.allow_newest(),
+                              .remove_bytes = true});
+    ActionRunner(root.disk(), nullptr).RunToEnd(machine);
+    if (!machine.result().ok()) return machine.result().status();
+    logger.Info("checkpoint.deleted", {{"job", job}, {"id", id}, {"root", root.label()}});
+    reply.add_deleted(id);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* AdminService::OnRoot(grpc::CallbackServerContext* context,
+                                               const std::string& label,
+                                               std::function<absl::Status(Root&)> query) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::StatusOr<std::shared_ptr<Root>> root = core_.FindRoot(label);
+  if (!root.ok()) {
+    reactor->Finish(ToGrpc(root.status()));
+    return reactor;
+  }
+  (*root)->workers().Post(
+      [root = *root, query = std::move(query), reactor] { reactor->Finish(ToGrpc(query(*root))); });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* AdminService::List(grpc::CallbackServerContext* context,
+                                             const v1::ListRequest* request, v1::ListReply* reply) {
+  // In flight first, then the folders: what ends in between is then found in its folder.
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  core_.loop().Post([this, request, reply, reactor] {
+    absl::StatusOr<std::shared_ptr<Root>> root = core_.FindRoot(request->root());
+    if (!root.ok()) return reactor->Finish(ToGrpc(root.status()));
+    std::map<std::string, v1::Attempt> live;
+    for (const std::shared_ptr<Attempt>& attempt : core_.attempts().in_flight()) {
+      if (&attempt->root() != root->get()) continue;
+      if (!request->job().empty() && attempt->record().job != request->job()) continue;
+      v1::Attempt message = ToProto(*attempt);
+      live[message.job() + "/" + message.attempt() +
+           (attempt->minted() ? "" : message.checkpoint_id())] = message;
+    }
+    (*root)->workers().Post([root = *root, request, reply, reactor, live = std::move(live)] {
+      absl::StatusOr<v1::ListReply> list = Queries(*root).List(request->job(), request->failed());
+      bool nothing_yet = absl::IsNotFound(list.status()) && !live.empty();
+      if (list.ok()) *reply = *std::move(list);
+      PutLive(live, *reply);
+      reactor->Finish(nothing_yet ? grpc::Status::OK : ToGrpc(list.status()));
+    });
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* AdminService::Show(grpc::CallbackServerContext* context,
+                                             const v1::ShowRequest* request, v1::ShowReply* reply) {
+  return OnRoot(context, request->root(), [request, reply](Root& root) -> absl::Status {
+    ASSIGN_OR_RETURN(*reply, Queries(root).Show(request->job(), request->name()));
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* AdminService::Status(grpc::CallbackServerContext* context,
+                                               const v1::StatusRequest*, v1::StatusReply* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  core_.loop().Post([this, reply, reactor] {
+    *reply = MakeStatus(core_);
+    reactor->Finish(grpc::Status::OK);
+  });
+  return reactor;
+}
+
+grpc::ServerWriteReactor<v1::VerifyReply>* AdminService::Verify(grpc::CallbackServerContext*,
+                                                                const v1::VerifyRequest* request) {
+  auto writer = ListWriter<v1::VerifyReply>::Make();
+  absl::StatusOr<std::shared_ptr<Root>> root = core_.FindRoot(request->root());
+  if (!root.ok()) {
+    writer->sender().FinishWhenSent(ToGrpc(root.status()));
+    return writer.get();
+  }
+  (*root)->workers().Post([this, root = *root, request = *request, writer] {
+    auto each = [&](v1::VerifyReply reply) {
+      if (!reply.ok())
+        core_.logger().Error("checkpoint.corrupt", {{"job", reply.job()}, {"id", reply.id()}});
+      writer->sender().Send(std::move(reply));
+    };
+    auto warn = [&](std::string text) {
+      core_.logger().Warning("verdict.lost", {{"error", text}});
+    };
+    absl::Status status = Queries(*root).Verify(
+        request.job(), {request.ids().begin(), request.ids().end()}, each, warn);
+    writer->sender().FinishWhenSent(ToGrpc(status));
+  });
+  return writer.get();
+}
+
+grpc::ServerUnaryReactor* AdminService::Delete(grpc::CallbackServerContext* context,
+                                               const v1::DeleteRequest* request,
+                                               v1::DeleteReply* reply) {
+  return OnRoot(context, request->root(), [this, request, reply](Root& root) {
+    return DeleteAll(root, *request, *reply, core_.logger());
+  });
+}
+
+grpc::ServerUnaryReactor* AdminService::Version(grpc::CallbackServerContext* context,
+                                                const v1::VersionRequest*,
+                                                v1::VersionReply* reply) {
+  reply->set_version(kVersion);
+  reply->set_protocol(kProtocolVersion);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+}  // namespace ckptd
