@@ -93,6 +93,7 @@ void Attempt::OnBegun(const absl::StatusOr<AttemptRecord>& result) {
   if (!result.ok()) return Fail(FailureOf(result.status(), std::nullopt, "admit"));
   state_ = State::kJoining;
   for (auto& [rank, save] : ranks_) {
+    Point("joined");
     if (save.stream) save.stream->Admitted(record_.attempt);
   }
   patience_timer_ = context_.loop.After(kPlanPatience, [self = shared_from_this()] {
@@ -148,9 +149,9 @@ absl::Status Attempt::Join(const Session& session, const SaveOptions& options,
   ranks_[rank] = NewRank(session, options, std::move(plan), std::move(stream));
   umask_ = session.info.umask;
   if (options.replicas == ReplicaPolicy::kLowestRank) replicas_ = ReplicaPolicy::kLowestRank;
-  Point("joined");
   Progress();
   if (minted()) {
+    Point("joined");
     if (SaveStream* joined = ranks_[rank].stream.get()) joined->Admitted(record_.attempt);
     MaybePlan();
   }
@@ -432,8 +433,8 @@ void Attempt::OnJoinTimeout() {
                                     ckptd::FormatDuration(join_timeout_), ": the bytes are gone")),
                    missing[0], "settle"));
   } else {
-    Fail(FailureOf(absl::DeadlineExceededError(
-                       absl::StrCat(who, " did not join within ", ckptd::FormatDuration(join_timeout_))),
+    Fail(FailureOf(absl::DeadlineExceededError(absl::StrCat(who, " did not join within ",
+                                                            ckptd::FormatDuration(join_timeout_))),
                    missing[0], "join"));
   }
 }
@@ -453,8 +454,8 @@ void Attempt::WatchProgress() {
   absl::Duration quiet = context_.loop.clock().Monotonic() - last_progress_;
   if (quiet >= context_.attempt_timeout) {
     return Fail(
-        FailureOf(absl::DeadlineExceededError(
-                      absl::StrCat("no progress for ", ckptd::FormatDuration(context_.attempt_timeout))),
+        FailureOf(absl::DeadlineExceededError(absl::StrCat(
+                      "no progress for ", ckptd::FormatDuration(context_.attempt_timeout))),
                   std::nullopt,
                   state_ == State::kWriting || state_ == State::kFinishing ? "write" : "stage"));
   }

@@ -1,8 +1,8 @@
 // Attempt is one try at producing a checkpoint, from its first join to its outcome: the coordinator
 // of its commit and, for the ranks of this node, the participant.
 //
-//   kWaiting, Begin -> kBeginning -> kJoining -> kStaging -> kWriting -> kFinishing -> kDurable -> kEnded
-//   from each of them before kDurable: Fail -> kAborting -> kEnded
+//   kWaiting, Begin -> kBeginning -> kJoining -> kStaging -> kWriting -> kFinishing -> kDurable ->
+//   kEnded from each of them before kDurable: Fail -> kAborting -> kEnded
 //
 //  1. kWaiting: ranks may join; the table admits the attempt when there is room (attempts.h).
 //  2. kBeginning: BeginAttempt mints sequence and folder on a worker. No rank stages before its

@@ -128,8 +128,9 @@ void Attempts::Join(const Session& session, std::shared_ptr<Root> root, const Sa
   if (attempt->state() != Attempt::State::kWaiting || attempt->ranks().size() > 1) return;
   context_.loop.After(options_.admit_timeout, [this, attempt] {
     if (attempt->state() != Attempt::State::kWaiting) return;
-    Failure failure = OverlapFailure(
-        attempt->record().job, absl::StrCat("waited ", ckptd::FormatDuration(options_.admit_timeout)));
+    Failure failure =
+        OverlapFailure(attempt->record().job,
+                       absl::StrCat("waited ", ckptd::FormatDuration(options_.admit_timeout)));
     const AttemptRecord& record = attempt->record();
     Refusal refusal{failure, record.world_size, {}};
     for (const auto& [rank, save] : attempt->ranks()) refusal.told.insert(rank);

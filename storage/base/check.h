@@ -1,5 +1,5 @@
-// CKPT_CHECK ends the process, in release builds too, when the program itself is wrong: a broken invariant is no
-// state to go on from. Never for input, files or messages: those are absl::Status.
+// CKPT_CHECK ends the process, in release builds too, when the program itself is wrong: a broken
+// invariant is no state to go on from. Never for input, files or messages: those are absl::Status.
 #ifndef CKPTD_STORAGE_BASE_CHECK_H_
 #define CKPTD_STORAGE_BASE_CHECK_H_
 

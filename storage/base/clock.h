@@ -10,7 +10,8 @@ class Clock {
  public:
   virtual ~Clock() = default;
 
-  // Time since an arbitrary start; never goes back and does not jump with the wall clock. Every time-out uses this.
+  // Time since an arbitrary start; never goes back and does not jump with the wall clock. Every
+  // time-out uses this.
   virtual absl::Duration Monotonic() const = 0;
 
   // The wall clock, for people to read. No decision is made by it.

@@ -10,7 +10,8 @@
 
 namespace ckptd {
 
-// The checksum of `a` followed by `b` is ExtendCrc32c(Crc32c(a), b). That of no bytes is 0; of "123456789" 0xE3069283.
+// The checksum of `a` followed by `b` is ExtendCrc32c(Crc32c(a), b). That of no bytes is 0; of
+// "123456789" 0xE3069283.
 uint32_t ExtendCrc32c(uint32_t crc, std::span<const std::byte> data);
 
 inline uint32_t Crc32c(std::span<const std::byte> data) { return ExtendCrc32c(0, data); }

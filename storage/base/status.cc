@@ -3,8 +3,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace ckptd {
@@ -84,9 +84,8 @@ int StatusErrno(const absl::Status& status) {
 absl::Status WithContext(const absl::Status& status, absl::string_view context) {
   if (status.ok()) return status;
   absl::Status result(status.code(), absl::StrCat(context, ": ", status.message()));
-  status.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) {
-    result.SetPayload(url, payload);
-  });
+  status.ForEachPayload(
+      [&](absl::string_view url, const absl::Cord& payload) { result.SetPayload(url, payload); });
   return result;
 }
 

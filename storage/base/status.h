@@ -1,6 +1,7 @@
 // The one kind of error: absl::Status, its errno kept, its context added once.
 //
-// What each code means to a caller is in ARCHITECTURE.md ("Errors"). Text: `what failed: on which object: why`.
+// What each code means to a caller is in ARCHITECTURE.md ("Errors"). Text: `what failed: on which
+// object: why`.
 #ifndef CKPTD_STORAGE_BASE_STATUS_H_
 #define CKPTD_STORAGE_BASE_STATUS_H_
 
@@ -14,12 +15,13 @@
 namespace ckptd {
 
 // The status of a failed system call: "<what>: <strerror>", errno kept (see StatusErrno).
-// ENOENT NotFound; EEXIST, ENOTEMPTY AlreadyExists; EACCES, EPERM, EROFS PermissionDenied; ENOSPC, EDQUOT, ENOMEM, EMFILE,
-// EFBIG ResourceExhausted; EINVAL, ENAMETOOLONG InvalidArgument; ETIMEDOUT DeadlineExceeded; everything else
-// (EIO among it) Internal.
+// ENOENT NotFound; EEXIST, ENOTEMPTY AlreadyExists; EACCES, EPERM, EROFS PermissionDenied; ENOSPC,
+// EDQUOT, ENOMEM, EMFILE, EFBIG ResourceExhausted; EINVAL, ENAMETOOLONG InvalidArgument; ETIMEDOUT
+// DeadlineExceeded; everything else (EIO among it) Internal.
 absl::Status ErrnoStatus(int error, absl::string_view what);
 
-// The errno that ErrnoStatus() was given, also after WithContext(); 0 if the status came from no system call.
+// The errno that ErrnoStatus() was given, also after WithContext(); 0 if the status came from no
+// system call.
 int StatusErrno(const absl::Status& status);
 
 // "<context>: <message>", same code and payloads. OK stays OK.
@@ -37,8 +39,8 @@ absl::StatusCode CodeFromName(absl::string_view name);
 #define CKPT_CONCAT_(a, b) CKPT_CONCAT_INNER_(a, b)
 
 // Returns from the enclosing function if `expression` is an error.
-#define RETURN_IF_ERROR(expression)                                       \
-  do {                                                                    \
+#define RETURN_IF_ERROR(expression)                                         \
+  do {                                                                      \
     if (absl::Status status_ = (expression); !status_.ok()) return status_; \
   } while (false)
 

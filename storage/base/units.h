@@ -18,7 +18,8 @@ inline constexpr uint64_t kGiB = uint64_t{1} << 30;
 // A whole number of bytes, or with the unit KiB, MiB, GiB or TiB. InvalidArgument names the text.
 absl::StatusOr<uint64_t> ParseSize(absl::string_view text);
 
-// A decimal number with the unit ms, s, m or h; "0" needs none. Never negative. InvalidArgument names the text.
+// A decimal number with the unit ms, s, m or h; "0" needs none. Never negative. InvalidArgument
+// names the text.
 absl::StatusOr<absl::Duration> ParseDuration(absl::string_view text);
 
 // The shortest exact form that ParseSize() reads back: "16MiB", "4097".
@@ -30,7 +31,9 @@ std::string HumanSize(uint64_t bytes);
 // The shortest exact form that ParseDuration() reads back: "10s", "250ms".
 std::string FormatDuration(absl::Duration duration);
 
-constexpr uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+constexpr uint64_t RoundUp(uint64_t value, uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
 
 }  // namespace ckptd
 
