@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "client/cpp/save_handle.h"
 
 namespace ckptd::inline client {
 
@@ -63,6 +64,9 @@ struct SaveOptions {
   std::string request_id;
   // How long AsyncSave() blocks at most, whatever the cause; then the save is cancelled.
   absl::Duration block_timeout = absl::Minutes(15);
+  // As SaveHandle::OnState(), from the first state on; also for a save that AsyncSave() itself
+  // reports as failed.
+  SaveCallback on_state;
   // Called on a copying thread after each block with the bytes copied so far. Copying waits for it.
   std::function<void(uint64_t bytes)> on_copied;
 };

@@ -33,11 +33,14 @@ absl::string_view SaveStateName(SaveState state);  // "queued", "admitted" …
 // Seconds since AsyncSave() was called; negative: not reached.
 struct SaveReport {
   uint64_t bytes = 0;    // That this rank writes.
-  double blocked_s = 0;  // AsyncSave() itself, and what Lock() and Wait(kStaged) waited for it.
+  double blocked_s = 0;  // In AsyncSave(), and in Lock() for it.
   double staged_s = -1;
   double durable_s = -1;
   double committed_s = -1;
 };
+
+// The failure's status is OK unless the state is kFailed.
+using SaveCallback = std::function<void(SaveState state, const FailureInfo& failure)>;
 
 class SaveProgress;
 
@@ -62,10 +65,9 @@ class SaveHandle {
   // Asks the daemon to give the attempt up; for all ranks. Returns at once; a committed save stays.
   void Cancel();
 
-  // `callback(state)` for every state reached from now on and at once for those passed already (not
-  // kQueued); on a thread of the session, in order. It must not block long. One callback per
-  // handle.
-  void OnState(std::function<void(SaveState)> callback);
+  // Calls back for every state reached from now on and at once for those passed already (not
+  // kQueued), in order; on a thread of the session, or on this one. It must not block long.
+  void OnState(SaveCallback callback);
 
  private:
   std::shared_ptr<SaveProgress> progress_;

@@ -40,16 +40,22 @@ absl::Status SaveProgress::CheckProcess() const {
                                                     ", which this one was forked from"));
 }
 
-// Callbacks run without the lock, one at a time, in order.
+// Callbacks run without the lock, one at a time, each in the order of the states.
 void SaveProgress::Deliver(std::unique_lock<std::mutex>& lock) {
-  if (delivering_ || !callback_) return;
+  if (delivering_) return;
   delivering_ = true;
-  while (!undelivered_.empty()) {
-    const SaveState state = undelivered_.front();
-    undelivered_.pop_front();
-    lock.unlock();
-    callback_(state);
-    lock.lock();
+  for (bool more = true; more;) {
+    more = false;
+    for (size_t i = 0; i < listeners_.size(); ++i) {  // Callbacks may add some.
+      Listener& listener = listeners_[i];
+      if (listener.heard == passed_.size()) continue;
+      more = true;
+      const SaveState state = passed_[listener.heard++];
+      const FailureInfo failure = failure_;
+      lock.unlock();
+      listener.callback(state, failure);
+      lock.lock();
+    }
   }
   delivering_ = false;
 }
@@ -65,7 +71,6 @@ void SaveProgress::Reach(SaveState state) {
     if (state_ == SaveState::kDurable) report_.durable_s = now_s;
     if (state_ == SaveState::kCommitted) report_.committed_s = now_s;
     passed_.push_back(state_);
-    undelivered_.push_back(state_);
   }
   changed_.notify_all();
   Deliver(lock);
@@ -77,7 +82,6 @@ void SaveProgress::Fail(FailureInfo failure) {
   state_ = SaveState::kFailed;
   failure_ = std::move(failure);
   passed_.push_back(state_);
-  undelivered_.push_back(state_);
   changed_.notify_all();
   Deliver(lock);
 }
@@ -146,10 +150,9 @@ absl::Status SaveProgress::Wait(SaveState state, absl::Duration timeout) {
                                                   ", but ", SaveStateName(state_)));
 }
 
-void SaveProgress::OnState(std::function<void(SaveState)> callback) {
+void SaveProgress::OnState(SaveCallback callback) {
   std::unique_lock lock(mutex_);
-  undelivered_.assign(passed_.begin(), passed_.end());
-  callback_ = std::move(callback);
+  listeners_.push_back({std::move(callback)});
   Deliver(lock);
 }
 
@@ -169,8 +172,6 @@ absl::Status SaveHandle::Wait(SaveState state, absl::Duration timeout) const {
   return progress_->Wait(state, timeout);
 }
 
-void SaveHandle::OnState(std::function<void(SaveState)> callback) {
-  progress_->OnState(std::move(callback));
-}
+void SaveHandle::OnState(SaveCallback callback) { progress_->OnState(std::move(callback)); }
 
 }  // namespace ckptd::inline client

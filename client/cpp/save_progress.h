@@ -44,9 +44,14 @@ class SaveProgress {
   std::string attempt() const;
   FailureInfo failure() const;
   absl::Status Wait(SaveState state, absl::Duration timeout);
-  void OnState(std::function<void(SaveState)> callback);
+  void OnState(SaveCallback callback);
 
  private:
+  struct Listener {
+    SaveCallback callback;
+    size_t heard = 0;  // Of passed_.
+  };
+
   absl::Status CheckProcess() const;
   void Deliver(std::unique_lock<std::mutex>& lock);
 
@@ -60,13 +65,12 @@ class SaveProgress {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   SaveState state_ = SaveState::kQueued;
-  std::vector<SaveState> passed_;  // In order, for a callback that comes late.
+  std::vector<SaveState> passed_;  // In order, for listeners that come late.
   bool detached_ = false;
   FailureInfo failure_;
   std::string attempt_;
   SaveReport report_;
-  std::function<void(SaveState)> callback_;
-  std::deque<SaveState> undelivered_;
+  std::deque<Listener> listeners_;  // Stays where it is when another is added.
   bool delivering_ = false;
 };
 

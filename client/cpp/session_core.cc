@@ -104,6 +104,7 @@ absl::StatusOr<std::shared_ptr<SaveRun>> SessionCore::StartSave(const std::strin
                                                                 const SaveOptions& options) {
   std::string request_id = options.request_id.empty() ? RandomToken() : options.request_id;
   auto progress = std::make_shared<SaveProgress>(id, step, std::move(request_id), SystemClock());
+  if (options.on_state) progress->OnState(options.on_state);
   Reap();
   std::lock_guard lock(mutex_);
   if (closed_) return Closed();

@@ -26,7 +26,7 @@ struct SaveProgressTest : ::testing::Test {
 
 TEST_F(SaveProgressTest, PassesEveryStateOnTheWay) {
   std::vector<SaveState> seen;
-  progress.OnState([&](SaveState state) { seen.push_back(state); });
+  progress.OnState([&](SaveState state, const FailureInfo&) { seen.push_back(state); });
   clock.now = absl::Seconds(2);
   progress.Reach(SaveState::kStaged);
   progress.Reach(SaveState::kAdmitted);  // Told again after a reconnect.
@@ -44,7 +44,7 @@ TEST_F(SaveProgressTest, PassesEveryStateOnTheWay) {
 TEST_F(SaveProgressTest, ALateCallbackHearsWhatHasPassed) {
   progress.Reach(SaveState::kStaged);
   std::vector<SaveState> seen;
-  progress.OnState([&](SaveState state) { seen.push_back(state); });
+  progress.OnState([&](SaveState state, const FailureInfo&) { seen.push_back(state); });
   EXPECT_THAT(seen, ElementsAre(SaveState::kAdmitted, SaveState::kStaged));
 }
 
