@@ -10,6 +10,8 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -69,13 +71,15 @@ uint64_t AvailableBytes() {
   return kGiB;
 }
 
+constexpr std::chrono::seconds kCloseGrace(1);  // For answers that are on their way.
+
 class RunningDaemon : public Daemon {
  public:
   explicit RunningDaemon(Logger& logger) : logger_(logger) {}
 
   ~RunningDaemon() override {
-    if (server_) server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
     side_socket_.reset();
+    if (server_) server_->Shutdown(std::chrono::system_clock::now() + kCloseGrace);
     server_.reset();
   }
 
@@ -108,6 +112,17 @@ class RunningDaemon : public Daemon {
   void Drain(std::function<void()> done) override {
     server_->GetHealthCheckService()->SetServingStatus(false);
     core_->loop().Post([this, done = std::move(done)]() mutable { core_->Drain(std::move(done)); });
+  }
+
+  void Close() override {
+    side_socket_.reset();
+    auto closed = std::make_shared<std::promise<void>>();
+    std::future<void> wait = closed->get_future();
+    std::thread([this, closed] {
+      server_->Shutdown(std::chrono::system_clock::now() + kCloseGrace);
+      closed->set_value();
+    }).detach();
+    wait.wait_for(2 * kCloseGrace);
   }
 
  private:

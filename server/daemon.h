@@ -40,6 +40,10 @@ class Daemon {
   // Not ready from now on: no new saves, those in flight get drain_timeout. `done` is called from
   // another thread.
   virtual void Drain(std::function<void()> done) = 0;
+
+  // Answers the calls that wait and removes the sockets; takes at most two seconds. The process
+  // ends next: a root that hangs would hold the destructor for ever.
+  virtual void Close() = 0;
 };
 
 // What --arena-limit means on this machine: bytes, or a percentage of the available memory and of

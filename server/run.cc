@@ -67,6 +67,7 @@ int RunDaemon(Daemon::Options options, Logger& logger) {
     return ExitCode(daemon.status());
   }
   RunUntilStopped(**daemon, signals.get(), drained.get());
+  (*daemon)->Close();
   logger.Info("stopped");
   // A root that hangs holds its workers for ever; what is durable is on disk, and the kernel takes
   // the rest back.

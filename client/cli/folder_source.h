@@ -7,10 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cli/source.h"
-#include "proto/ckptd/convert.h"
+#include "proto/ckptd/folder_queries.h"
 #include "storage/disk/disk.h"
 
 namespace ckptd {
@@ -36,17 +35,8 @@ class FolderSource : public Source {
  private:
   FolderSource(std::string root, std::unique_ptr<Disk> disk);
 
-  RootName Name() const { return RootName{"", root_}; }
-  absl::StatusOr<std::vector<std::string>> JobsOf(const std::string& job);
-  absl::StatusOr<std::string> OneJob(const std::string& job);
-  absl::StatusOr<v1::ShowReply> ShowCheckpoint(const CheckpointInfo& info);
-  absl::StatusOr<v1::ShowReply> ShowAttempt(const std::string& job, const std::string& name,
-                                            const absl::Status& otherwise);
-  absl::StatusOr<std::vector<CheckpointInfo>> ToVerify(const std::string& job,
-                                                       const std::vector<std::string>& ids);
-
-  const std::string root_;
   const std::unique_ptr<Disk> disk_;
+  FolderQueries queries_;
   std::vector<std::string> warnings_;
 };
 
