@@ -199,6 +199,15 @@ absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(Disk& disk, absl::st
   return result;
 }
 
+absl::Status SyncListed(Disk& disk, absl::string_view job) {
+  for (const std::string& folder :
+       {RetiredDir(job), CheckpointsDir(job), FailedDir(job), AttemptsDir(job)}) {
+    absl::Status synced = disk.SyncDir(folder);
+    if (!synced.ok() && !IsAbsent(synced)) return synced;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<Outcome>> ListFailed(Disk& disk, absl::string_view job) {
   ASSIGN_OR_RETURN(std::vector<AttemptName> attempts, AttemptsIn(disk, FailedDir(job)));
   std::vector<Outcome> result;

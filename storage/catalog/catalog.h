@@ -51,6 +51,11 @@ absl::StatusOr<std::vector<std::string>> ListJobs(Disk& disk);
 // while it is being replaced.
 absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(Disk& disk, absl::string_view job);
 
+// Makes what the lists of this job have just shown stay: a rename that another daemon has made may
+// be seen before it is on the disk. A daemon calls it after listing and before it tells anyone; its
+// own recovery and commits are synced anyway.
+absl::Status SyncListed(Disk& disk, absl::string_view job);
+
 // By (sequence, attempt). A record that cannot be read gives an outcome of which job, attempt and
 // failure alone are set.
 absl::StatusOr<std::vector<Outcome>> ListFailed(Disk& disk, absl::string_view job);

@@ -72,6 +72,11 @@ void FinishFailed::Advance(ActionResult result) {
     if (!DoNextOf(*remove_)) status_ = remove_->status();
     return;
   }
+  if (state_ == State::kCreate && absl::IsAlreadyExists(status)) {
+    // The one that has made the attempt fail writes it itself.
+    written_.reset();
+    return StartRemove();
+  }
   bool may_fail = state_ == State::kReadRecord || absl::IsNotFound(status);
   if (!status.ok() && !may_fail) {
     status_ = status;
@@ -185,8 +190,14 @@ void DropRetired::Advance(ActionResult result) {
       bool readable = status.ok() && manifest.ok();
       AttemptName attempt = readable ? manifest->attempt : names_.back().attempt;
       if (attempt >= successor_.attempt) return Skip(absl::OkStatus());
-      return Go(State::kRename, RenameAction(RetiredPath(), TrashPath()));
+      return Go(State::kSyncCheckpoints, SyncDirAction(CheckpointsDir(job_)));
     }
+    case State::kSyncCheckpoints:
+      if (!status.ok()) return Skip(status);
+      return Go(State::kSyncAttempts, SyncDirAction(AttemptsDir(job_)));
+    case State::kSyncAttempts:
+      if (!status.ok()) return Skip(status);
+      return Go(State::kRename, RenameAction(RetiredPath(), TrashPath()));
     case State::kRename:
       if (!status.ok()) return Skip(absl::IsNotFound(status) ? absl::OkStatus() : status);
       return Go(State::kSyncRetired, SyncDirAction(RetiredDir(job_)));

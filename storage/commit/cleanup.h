@@ -108,9 +108,12 @@ class PruneFailed : public Machine {
 // Deletes retired checkpoints whose successor is in place and readable. The caller knows that none
 // of them is being read.
 //
-// Steps: 1. List retired/. For each name of ours: 2. read the manifest in checkpoints/<id>; if it
-// is of another, higher attempt
-// 3. rename the retired one to trash/, sync retired/ and trash/, 4. RemoveFolder.
+// Steps:
+//  1. List retired/. For each name of ours:
+//  2. Read the manifest in checkpoints/<id>. Unless it is of a higher attempt, leave it.
+//  3. Sync checkpoints/ and attempts/: another may have published the successor and not synced it.
+//  4. Rename the retired one to trash/, sync retired/ and trash/.
+//  5. RemoveFolder.
 class DropRetired : public Machine {
  public:
   explicit DropRetired(std::string job);
@@ -122,10 +125,12 @@ class DropRetired : public Machine {
     kList,
     kReadSuccessor,
     kReadRetired,
+    kSyncCheckpoints,
+    kSyncAttempts,
     kRename,
     kSyncRetired,
     kSyncTrash,
-    kRemove
+    kRemove,
   };
 
   void Advance(ActionResult result) override;

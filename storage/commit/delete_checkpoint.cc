@@ -36,9 +36,17 @@ void DeleteCheckpoint::Advance(ActionResult result) {
       return ReadNextOther();
     case State::kReadOther: {
       absl::StatusOr<Manifest> other = DecodeManifest(result.bytes);
-      if (status.ok() && other.ok() && other->attempt > manifest_.attempt) return ListRetired();
-      return ReadNextOther();
+      if (!status.ok() || !other.ok() || other->attempt <= manifest_.attempt) {
+        return ReadNextOther();
+      }
+      return Go(State::kSyncNewer, SyncDirAction(CheckpointsDir(options_.job)));
     }
+    case State::kSyncNewer:
+      if (!status.ok()) break;
+      return Go(State::kSyncAttempts, SyncDirAction(AttemptsDir(options_.job)));
+    case State::kSyncAttempts:
+      if (!status.ok()) break;
+      return ListRetired();
     case State::kListRetired:
       if (!status.ok() && !absl::IsNotFound(status)) break;
       return OnRetired(result);

@@ -15,7 +15,8 @@ namespace ckptd {
 
 // Steps:
 //  1. Read the manifest in checkpoints/<id>. NotFound if there is none.
-//  2. Unless `allow_newest`: read the other manifests; if none is newer: FailedPrecondition.
+//  2. Unless `allow_newest`: read the other manifests; if none is newer: FailedPrecondition. Sync
+//     checkpoints/ and attempts/: the newer one may be seen and not be on the disk.
 //  3. Rename predecessors of this id from retired/ to trash/, sync trash/ and retired/: or one
 //  could be put back.
 //  4. Rename checkpoints/<id> to trash/<id>~<attempt>, sync checkpoints/ and trash/. From here on
@@ -41,6 +42,8 @@ class DeleteCheckpoint : public Machine {
     kReadManifest,
     kListCheckpoints,
     kReadOther,
+    kSyncNewer,
+    kSyncAttempts,
     kListRetired,
     kTrashRetired,
     kSyncTrashOfRetired,

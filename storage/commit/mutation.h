@@ -24,7 +24,7 @@ enum class Mutation {
   kSkipAttemptsSyncOnCommit,  // … nor attempts/.
   kSkipFailedSync,            // Decide: failed/ is not synced after the abort rename …
   kSkipAttemptsSyncOnAbort,   // … nor attempts/.
-  kToldBeforeSync,   // Decide tells committed before the parents are synced.
+  kToldBeforeSync,            // Decide tells committed before the parents are synced.
   kCommitBeforeLastFragment,  // Decide commits what it finds.
   kAbortByDelete,             // Decide deletes the attempt's files where they are.
   kFailedWithoutProof,        // Decide takes ENOENT for failed.

@@ -174,6 +174,7 @@ class CommitSim {
   int fault_at_ = 0;
   int actions_ = 0;  // Of the save so far.
   bool counting_ = false;
+  bool others_at_work_ = false;  // Another process than the one that lists.
 
   std::set<size_t> seen_;
   uint64_t schedules_ = 0;

@@ -1,4 +1,5 @@
-// Every deliberate mistake of storage/commit/mutation.h is caught by the simulator, and without one it finds nothing.
+// Every deliberate mistake of storage/commit/mutation.h is caught by the simulator, and without one
+// it finds nothing.
 #include "storage/commit/mutation.h"
 
 #include <gtest/gtest.h>
