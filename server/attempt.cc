@@ -92,8 +92,10 @@ void Attempt::OnBegun(const absl::StatusOr<AttemptRecord>& result) {
   if (state_ == State::kAborting) return AbortWhenIdle();
   if (!result.ok()) return Fail(FailureOf(result.status(), std::nullopt, "admit"));
   state_ = State::kJoining;
+  Event("attempt.begun");
   for (auto& [rank, save] : ranks_) {
     Point("joined");
+    Event("attempt.joined", rank);
     if (save.stream) save.stream->Admitted(record_.attempt);
   }
   patience_timer_ = context_.loop.After(kPlanPatience, [self = shared_from_this()] {
@@ -152,6 +154,7 @@ absl::Status Attempt::Join(const Session& session, const SaveOptions& options,
   Progress();
   if (minted()) {
     Point("joined");
+    Event("attempt.joined", rank);
     if (SaveStream* joined = ranks_[rank].stream.get()) joined->Admitted(record_.attempt);
     MaybePlan();
   }
@@ -356,6 +359,7 @@ void Attempt::CheckStaged(RankSave& rank) {
   rank.state = RankSave::State::kStaged;
   if (rank.stream) rank.stream->Staged();
   Point("rank-staged");
+  Event("attempt.staged", rank.rank);
   if (rank.unwritten == 0) rank.writer->Finish();
   size_t staged = std::count_if(ranks_.begin(), ranks_.end(),
                                 [](const auto& entry) { return entry.second.staged(); });
@@ -364,7 +368,7 @@ void Attempt::CheckStaged(RankSave& rank) {
     state_ = State::kWriting;
     reported_ = "writing";
     Point("all-staged");
-    context_.on_change(*this);
+    context_.on_change();
   }
 }
 
@@ -446,6 +450,10 @@ Failure Attempt::FailureOf(const absl::Status& status, std::optional<uint32_t> r
 
 void Attempt::Point(absl::string_view name) const {
   if (context_.on_point) context_.on_point(name);
+}
+
+void Attempt::Event(absl::string_view name, std::optional<uint32_t> rank) const {
+  if (context_.on_event) context_.on_event(name, *this, rank);
 }
 
 void Attempt::Progress() { last_progress_ = context_.loop.clock().Monotonic(); }

@@ -60,7 +60,11 @@ struct AttemptContext {
   uint32_t recheck_every = 1;
   std::function<uint64_t()> random;
   std::function<void(absl::string_view)> on_point;  // From loop and workers.
-  std::function<void(const Attempt&)> on_change;    // All staged, or durable.
+  // attempt.waiting .begun .joined .staged .durable .committed .failed, on the loop; `rank` if it
+  // is about one. May be null.
+  std::function<void(absl::string_view event, const Attempt& attempt, std::optional<uint32_t> rank)>
+      on_event;
+  std::function<void()> on_change;  // Filled by the table: an attempt is staged, durable or ended.
 };
 
 // What a rank asks for, from SaveBegin.
@@ -181,9 +185,11 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   void OnDecided(Decision decision, CheckpointInfo checkpoint);
   void Tell();
   void ReleaseSealed();
+  void ForgetArena(RankSave& rank);
   Failure FailureOf(const absl::Status& status, std::optional<uint32_t> rank,
                     absl::string_view phase) const;
   void Point(absl::string_view name) const;
+  void Event(absl::string_view name, std::optional<uint32_t> rank = std::nullopt) const;
   void Progress();
   void WatchProgress();
   void OnJoinTimeout();

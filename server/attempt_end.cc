@@ -64,7 +64,8 @@ void Attempt::OnDurable(const absl::StatusOr<FragmentRef>& result) {
   for (auto& [rank, save] : ranks_) {
     if (save.stream) save.stream->Durable();
   }
-  context_.on_change(*this);
+  Event("attempt.durable");
+  context_.on_change();
   Point("durable-sent");
   Point("all-durable");
   Decide::Commit commit;
@@ -162,6 +163,7 @@ void Attempt::End(Result result) {
   context_.loop.Cancel(patience_timer_);
   context_.loop.Cancel(progress_timer_);
   ReleaseSealed();
+  Event(result == Result::kCommitted ? "attempt.committed" : "attempt.failed");
   Tell();
   CleanUp();
   for (auto& [rank, save] : ranks_) {  // Ended attempts are remembered, their plans are not.
@@ -169,6 +171,7 @@ void Attempt::End(Result result) {
     save.layout.reset();
     save.ordinals = {};
     for (ImageBlock& block : save.blocks) block.unit_crc32c = {};
+    ForgetArena(save);
   }
   on_end_(*this);
 }
@@ -239,6 +242,16 @@ void Attempt::ReleaseGranted(uint32_t number) {
     freed = true;
   }
   if (freed) context_.arenas.NotifyFree(record_.job, number);
+  if (state_ == State::kEnded) ForgetArena(found->second);
+}
+
+// An ended attempt holds no memory, except where a living rank may still be filling it.
+void Attempt::ForgetArena(RankSave& rank) {
+  for (const ImageBlock& block : rank.blocks) {
+    if (block.state == ImageBlock::State::kGranted) return;
+  }
+  rank.blocks.clear();
+  rank.arena.reset();
 }
 
 Outcome Attempt::MakeOutcome() const {

@@ -39,6 +39,7 @@ absl::Status Attempt::Resume(const Session& session, const SaveOptions& options,
   save.state = RankSave::State::kJoined;
   ranks_[rank] = std::move(save);
   Point("joined");
+  Event("attempt.joined", rank);
   Progress();
   if (SaveStream* joined = ranks_[rank].stream.get()) joined->Admitted(record_.attempt);
   if (!assigned) {

@@ -26,7 +26,7 @@ void AnswerEnded(const Attempt& attempt, SaveStream& stream) {
 
 Attempts::Attempts(AttemptContext& context, Options options)
     : context_(context), options_(options) {
-  context_.on_change = [this](const Attempt&) { Changed(); };
+  context_.on_change = [this] { Changed(); };
 }
 
 void Attempts::Save(const Session& session, std::shared_ptr<Root> root, const SaveOptions& options,
@@ -126,6 +126,7 @@ void Attempts::Join(const Session& session, std::shared_ptr<Root> root, const Sa
   ticket.attempt = attempt;
   AdmitWaiting();
   if (attempt->state() != Attempt::State::kWaiting || attempt->ranks().size() > 1) return;
+  if (context_.on_event) context_.on_event("attempt.waiting", *attempt, session.info.rank);
   context_.loop.After(options_.admit_timeout, [this, attempt] {
     if (attempt->state() != Attempt::State::kWaiting) return;
     Failure failure =

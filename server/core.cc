@@ -61,16 +61,19 @@ Core::Core(Options options, Logger& logger)
                       .touch_threads = 2,
                       .on_block_free = [this](const std::string& job,
                                               uint32_t rank) { attempts_.BlockFree(job, rank); }}),
-      context_{.loop = loop_,
-               .arenas = arenas_,
-               .node = options_.config.node,
-               .join_timeout = options_.config.join_timeout,
-               .attempt_timeout = options_.config.attempt_timeout,
-               .reattach_timeout = options_.config.reattach_timeout,
-               .recheck_every = options_.config.recheck_every,
-               .random = Random64,
-               .on_point = options_.on_point,
-               .on_change = nullptr},
+      context_{
+          .loop = loop_,
+          .arenas = arenas_,
+          .node = options_.config.node,
+          .join_timeout = options_.config.join_timeout,
+          .attempt_timeout = options_.config.attempt_timeout,
+          .reattach_timeout = options_.config.reattach_timeout,
+          .recheck_every = options_.config.recheck_every,
+          .random = Random64,
+          .on_point = options_.on_point,
+          .on_event = [this](absl::string_view event, const Attempt& attempt,
+                             std::optional<uint32_t> rank) { LogAttempt(event, attempt, rank); },
+          .on_change = nullptr},
       attempts_(context_, {.max_inflight_attempts = options_.config.max_inflight_attempts,
                            .admit_timeout = options_.config.admit_timeout}),
       sessions_(loop_, {.peer_lost_timeout = options_.config.peer_lost_timeout,
@@ -130,6 +133,32 @@ void Core::OnSessionEnd(const Session& session, SessionEnd end) {
   } else {
     arenas_.Drop(info.job,
                  info.rank);  // Nobody needs it, or a living process may still write to it.
+  }
+}
+
+void Core::LogAttempt(absl::string_view event, const Attempt& attempt,
+                      std::optional<uint32_t> rank) {
+  const AttemptRecord& record = attempt.record();
+  std::string name = attempt.minted() ? ToString(record.attempt) : "";
+  if (event == "attempt.failed") {
+    const Failure& failure = attempt.failure();
+    logger_.Warning(event, {{"job", record.job},
+                            {"id", record.checkpoint_id},
+                            {"attempt", name},
+                            {"step", record.step},
+                            {"phase", failure.phase},
+                            {"rank", failure.rank ? absl::StrCat(*failure.rank) : ""},
+                            {"code", CodeName(failure.status.code())},
+                            {"error", std::string(failure.status.message())}});
+  } else if (rank) {
+    logger_.Debug(
+        event,
+        {{"job", record.job}, {"id", record.checkpoint_id}, {"attempt", name}, {"rank", *rank}});
+  } else {
+    logger_.Info(event, {{"job", record.job},
+                         {"id", record.checkpoint_id},
+                         {"attempt", name},
+                         {"step", record.step}});
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,7 @@ class Core {
   void Point(absl::string_view name) const;
 
  private:
+  void LogAttempt(absl::string_view event, const Attempt& attempt, std::optional<uint32_t> rank);
   void OnSessionEnd(const Session& session, SessionEnd end);
   void RecoverRoot(const std::shared_ptr<Root>& root);
   void LoadFailures(Root& root);
