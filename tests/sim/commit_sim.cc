@@ -62,22 +62,12 @@ std::vector<std::vector<bool>> Subsets(size_t count) {
   return result;
 }
 
-bool IsListed(const std::vector<CheckpointInfo>& list, const AttemptName& attempt) {
-  return std::any_of(list.begin(), list.end(), [&](const CheckpointInfo& info) {
-    return info.status.ok() && info.manifest.attempt == attempt;
-  });
-}
-
 template <typename Variant>
 Machine& AsMachine(Variant& machine) {
   return std::visit([](auto& m) -> Machine& { return m; }, machine);
 }
 
 }  // namespace
-
-std::string CommitSim::Told::Text() const {
-  return absl::StrCat(begun, durable_nodes, abort_asked, committed, failed);
-}
 
 CommitSim::CommitSim(const Options& options) : options_(options) {}
 
@@ -99,7 +89,7 @@ BeginAttempt CommitSim::NewBegin(absl::string_view id, bool replace, uint64_t ra
 }
 
 FinishNode CommitSim::NewFinish(const AttemptRecord& record, size_t node) const {
-  const TestNode& written = expected_.at(record.attempt).nodes[node];
+  const TestNode& written = oracle_.Nodes(record.attempt)[node];
   FinishNode::Options options;
   options.attempt_dir = AttemptDir(kJob, record.attempt);
   for (const TestNode::Shard& shard : written.shards) {
@@ -137,22 +127,22 @@ Recover CommitSim::NewRecover(absl::string_view node) const {
 }
 
 AttemptRecord CommitSim::Expect(const AttemptRecord& record) {
-  Expected& expected = expected_[record.attempt];
-  expected = {.id = record.checkpoint_id, .world_size = record.world_size, .nodes = {}};
+  std::vector<TestNode> nodes;
   for (uint32_t node = 0; node < options_.nodes; ++node) {
     std::vector<uint32_t> ranks;
     for (uint32_t i = 0; i < options_.ranks_per_node; ++i) {
       ranks.push_back(node * options_.ranks_per_node + i);
     }
-    expected.nodes.push_back(MakeTestNode(record, kNodes[node], ranks));
+    nodes.push_back(MakeTestNode(record, kNodes[node], ranks));
   }
+  oracle_.Expect(record, std::move(nodes));
   return record;
 }
 
 void CommitSim::WriteShards(World& world, ActionRunner& runner, const AttemptRecord& record,
                             size_t node, int crashes) {
   std::string folder = AttemptDir(kJob, record.attempt);
-  for (const TestNode::Shard& shard : expected_.at(record.attempt).nodes[node].shards) {
+  for (const TestNode::Shard& shard : oracle_.Nodes(record.attempt)[node].shards) {
     ActionResult result =
         RunAction(runner, CreateAction(Join(folder, shard.name), shard.bytes, 0666));
     if (!result.status.ok() && !fault_.has_value()) {
@@ -228,10 +218,10 @@ void CommitSim::PlantForeign(SimDisk& disk) {
     disk.MakeDir(folder, 0777).IgnoreError();
     disk.MakeDir(Join(folder, "not-ours"), 0777).IgnoreError();
     for (const std::string& name : {std::string("notes.txt"), std::string("not-ours/data.bin")}) {
-      foreign_[Join(folder, name)] = absl::StrCat("content of ", folder, " ", name);
+      oracle_.AddForeign(Join(folder, name), absl::StrCat("content of ", folder, " ", name));
     }
   }
-  for (const auto& [path, content] : foreign_) {
+  for (const auto& [path, content] : oracle_.foreign()) {
     absl::StatusOr<std::unique_ptr<File>> file = disk.Create(path, 0666);
     CKPT_CHECK(file.ok(), "a foreign file can be planted");
     WriteAll(**file, 0, std::as_bytes(std::span(content))).IgnoreError();
@@ -240,12 +230,14 @@ void CommitSim::PlantForeign(SimDisk& disk) {
 }
 
 // A whole save in which nothing goes wrong.
-void CommitSim::SaveLinear(World& world, absl::string_view id, bool replace, uint64_t random) {
+std::optional<AttemptRecord> CommitSim::SaveLinear(World& world, absl::string_view id, bool replace,
+                                                   uint64_t random) {
   ActionRunner runner(*world.disk, nullptr);
   BeginAttempt begin = NewBegin(id, replace, random);
   runner.RunToEnd(begin);
   if (!begin.result().ok()) {
-    return Violate(absl::StrCat("a save cannot begin: ", begin.result().status().message()));
+    Violate(absl::StrCat("a save cannot begin: ", begin.result().status().message()));
+    return std::nullopt;
   }
   AttemptRecord record = Expect(*begin.result());
   std::vector<FragmentRef> reports;
@@ -253,8 +245,9 @@ void CommitSim::SaveLinear(World& world, absl::string_view id, bool replace, uin
     WriteShards(world, runner, record, node, 0);
     FinishNode finish = NewFinish(record, node);
     runner.RunToEnd(finish);
-    if (!finish.result().ok()) return Violate("a node cannot finish");
+    if (!finish.result().ok()) Violate("a node cannot finish");
     reports.push_back(*finish.result());
+    return std::nullopt;
   }
   Decide::Commit commit;
   commit.record = record;
@@ -264,26 +257,25 @@ void CommitSim::SaveLinear(World& world, absl::string_view id, bool replace, uin
   Decide decide(std::move(commit));
   runner.RunToEnd(decide);
   if (decide.decision()->kind != Decision::Kind::kCommitted) {
-    return Violate(
-        absl::StrCat("a save does not commit: ", decide.decision()->failure.status.message()));
+    Violate(absl::StrCat("a save does not commit: ", decide.decision()->failure.status.message()));
+    return std::nullopt;
   }
+  return record;
 }
 
 CommitSim::World CommitSim::NewWorld() {
   SimDisk::Options options;
   options.rename_sync = SimDisk::RenameSync::kBoth;
   World world{std::make_unique<SimDisk>(options), {}};
-  foreign_.clear();
-  expected_.clear();
-  old_.reset();
+  oracle_ = Oracle();
   reports_.clear();
   record_ = AttemptRecord();
   trail_.clear();
   if (options_.foreign) PlantForeign(*world.disk);
   if (options_.replace) {
-    SaveLinear(world, kId, false, 0x01d);
-    CKPT_CHECK(expected_.size() == 1, "the old checkpoint was saved");
-    old_ = expected_.begin()->first;
+    if (std::optional<AttemptRecord> old = SaveLinear(world, kId, false, 0x01d)) {
+      oracle_.SetOld(old->attempt);
+    }
     world.disk->Crash([](size_t) { return true; }, SimDisk::UnsyncedData::kKeep);
   }
   return world;
@@ -429,10 +421,9 @@ void CommitSim::End(World world) {
   std::string before = settled();
   RecoverAndSettle(world, "a", 0);
   if (settled() != before) Violate("recovering once more changes something");
-  absl::StatusOr<std::vector<UnfinishedAttempt>> unfinished = ListUnfinished(*world.disk, kJob);
-  if (!unfinished.ok() || !unfinished->empty()) Violate("an unfinished attempt stays");
-  CheckFailedFolder(*world.disk);
-  CheckForeign(*world.disk);
+  if (std::string wrong = oracle_.CheckSettled(*world.disk, record_); !wrong.empty()) {
+    return Violate(wrong);
+  }
   CheckNextSave(world);
   if (!stopped()) trail_.resize(depth);
 }
@@ -582,80 +573,9 @@ void CommitSim::Violate(absl::string_view what) {
 }
 
 void CommitSim::Check(const World& world) {
-  if (stopped()) return;
-  if (world.told.committed && world.told.failed) return Violate("committed and failed were told");
-  if (!IsNew(world, "check")) return;
-  absl::StatusOr<std::vector<CheckpointInfo>> list = ListCheckpoints(*world.disk, kJob);
-  if (!list.ok()) return Violate(absl::StrCat("no list: ", list.status().message()));
-  CheckListed(world, *list);
-  if (!world.told.begun) return;
-  bool recorded = IsListed(*list, record_.attempt);
-  for (const std::string& folder :
-       {AttemptDir(kJob, record_.attempt), FailedAttemptDir(kJob, record_.attempt)}) {
-    absl::StatusOr<std::string> bytes =
-        ReadSmallFile(*world.disk, Join(folder, kRecordFile), kRecordFileBytesMax);
-    absl::StatusOr<AttemptRecord> record = DecodeAttemptRecord(bytes.ok() ? *bytes : "");
-    recorded |= record.ok() && record->attempt == record_.attempt;
-  }
-  if (!recorded) Violate("begun, and the record is gone");
-}
-
-void CommitSim::CheckListed(const World& world, const std::vector<CheckpointInfo>& list) {
-  bool main_listed = IsListed(list, record_.attempt);
-  bool old_listed = old_.has_value() && IsListed(list, *old_);
-  for (const CheckpointInfo& info : list) {
-    if (!info.status.ok()) {
-      return Violate(absl::StrCat("listed and damaged: ", info.status.message()));
-    }
-    CheckWhole(*world.disk, info);
-  }
-  if (world.told.committed && !main_listed) Violate("committed was told, and it is not listed");
-  if (world.told.failed && main_listed) Violate("failed was told, and it is listed");
-  if (main_listed && old_listed) Violate("both the old and the new one are listed");
-  if (old_.has_value() && !main_listed && !old_listed) {
-    Violate("a reader finds neither the old nor the new one");
-  }
-}
-
-void CommitSim::CheckWhole(SimDisk& disk, const CheckpointInfo& info) {
-  auto expected = expected_.find(info.manifest.attempt);
-  if (expected == expected_.end()) return Violate("listed, and nobody has saved it");
-  if (info.manifest.world_size != expected->second.world_size) {
-    return Violate("listed with another world size");
-  }
-  absl::StatusOr<std::vector<Fragment>> fragments = LoadFragments(disk, info);
-  if (!fragments.ok()) {
-    return Violate(absl::StrCat("listed and not whole: ", fragments.status().message()));
-  }
-  for (const TestNode& node : expected->second.nodes) {
-    for (const TestNode::Shard& shard : node.shards) {
-      absl::StatusOr<std::string> bytes =
-          ReadSmallFile(disk, Join(info.path, shard.name), kRecordFileBytesMax);
-      if (!bytes.ok()) {
-        Violate(absl::StrCat("listed and not whole: ", bytes.status().message()));
-      } else if (*bytes != shard.bytes) {
-        Violate(absl::StrCat("listed and not equal: ", shard.name));
-      }
-    }
-  }
-}
-
-void CommitSim::CheckForeign(SimDisk& disk) {
-  for (const auto& [path, content] : foreign_) {
-    absl::StatusOr<std::string> bytes = ReadSmallFile(disk, path, kRecordFileBytesMax);
-    if (!bytes.ok() || *bytes != content) Violate(absl::StrCat("a foreign file changed: ", path));
-  }
-}
-
-void CommitSim::CheckFailedFolder(SimDisk& disk) {
-  absl::StatusOr<std::vector<DirEntry>> entries =
-      disk.List(FailedAttemptDir(kJob, record_.attempt));
-  if (!entries.ok()) return;
-  for (const DirEntry& entry : *entries) {
-    if (entry.name != kRecordFile && entry.name != kOutcomeFile) {
-      Violate(absl::StrCat("a failed attempt keeps ", entry.name));
-    }
-  }
+  if (stopped() || !IsNew(world, "check")) return;
+  std::string wrong = oracle_.CheckAnyTime(*world.disk, world.told, record_);
+  if (!wrong.empty()) Violate(wrong);
 }
 
 void CommitSim::CheckNextSave(World& world) {
@@ -665,7 +585,7 @@ void CommitSim::CheckNextSave(World& world) {
   if (!stopped() && (!latest.ok() || latest->id != "next")) {
     Violate("the next save is not the latest");
   }
-  std::erase_if(expected_, [](const auto& entry) { return entry.second.id == "next"; });
+  oracle_.Forget("next");
 }
 
 }  // namespace ckptd

@@ -23,7 +23,6 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -32,7 +31,6 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "storage/catalog/catalog.h"
 #include "storage/commit/action.h"
 #include "storage/commit/begin_attempt.h"
 #include "storage/commit/decide.h"
@@ -40,7 +38,7 @@
 #include "storage/commit/recover.h"
 #include "storage/commit/runner.h"
 #include "storage/disk/sim_disk.h"
-#include "tests/storage/commit/test_save.h"
+#include "tests/sim/oracle.h"
 
 namespace ckptd {
 
@@ -86,27 +84,11 @@ class CommitSim {
   const std::vector<std::string>& violations() const { return violations_; }
 
  private:
-  struct Told {
-    bool begun = false;
-    uint32_t durable_nodes = 0;
-    bool abort_asked = false;
-    bool committed = false;  // Or listed by a daemon.
-    bool failed = false;
-
-    std::string Text() const;
-  };
-
   struct World {
     std::unique_ptr<SimDisk> disk;
     Told told;
 
     World Clone() const { return {disk->Clone(), told}; }
-  };
-
-  struct Expected {
-    std::string id;
-    uint32_t world_size = 0;
-    std::vector<TestNode> nodes;
   };
 
   using AnyMachine = std::variant<Decide, FinishNode, Recover>;
@@ -122,7 +104,9 @@ class CommitSim {
 
   // The beginning of every run.
   void PlantForeign(SimDisk& disk);
-  void SaveLinear(World& world, absl::string_view id, bool replace, uint64_t random);
+  // Gives the record of what it has committed.
+  std::optional<AttemptRecord> SaveLinear(World& world, absl::string_view id, bool replace,
+                                          uint64_t random);
   AttemptRecord Expect(const AttemptRecord& record);
   World NewWorld();
 
@@ -154,19 +138,13 @@ class CommitSim {
   void RunSaveWithFaults(World& world);
 
   void Check(const World& world);
-  void CheckListed(const World& world, const std::vector<CheckpointInfo>& list);
-  void CheckWhole(SimDisk& disk, const CheckpointInfo& info);
-  void CheckForeign(SimDisk& disk);
-  void CheckFailedFolder(SimDisk& disk);
   void CheckNextSave(World& world);
   bool IsNew(const World& world, absl::string_view kind);
   void Violate(absl::string_view what);
   bool stopped() const { return !violations_.empty(); }
 
   const Options options_;
-  std::map<std::string, std::string> foreign_;  // Path and content.
-  std::map<AttemptName, Expected> expected_;
-  std::optional<AttemptName> old_;    // The checkpoint that is replaced.
+  Oracle oracle_;
   AttemptRecord record_;              // Of the save that is looked at.
   std::vector<FragmentRef> reports_;  // What its nodes have told the coordinator.
 

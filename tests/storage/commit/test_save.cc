@@ -1,11 +1,13 @@
 #include "tests/storage/commit/test_save.h"
 
+#include <memory>
 #include <numeric>
 #include <span>
 
 #include "absl/strings/str_cat.h"
 #include "storage/base/check.h"
 #include "storage/base/crc32c.h"
+#include "storage/format/paths.h"
 #include "storage/format/shard_header.h"
 #include "storage/plan/image_layout.h"
 #include "storage/plan/rank_plan.h"
@@ -102,6 +104,30 @@ AttemptRecord MakeTestRecord(absl::string_view checkpoint_id, uint64_t sequence,
   record.world_size = world_size;
   record.coordinator_node = "a";
   return record;
+}
+
+void PlantTestCheckpoint(Disk& disk, const std::string& path, const AttemptRecord& record,
+                         const TestNode& node) {
+  auto write = [&](absl::string_view name, absl::string_view bytes) {
+    absl::StatusOr<std::unique_ptr<File>> file = disk.Create(Join(path, name), 0666);
+    CKPT_CHECK(file.ok(), "a file of a checkpoint can be planted");
+    absl::Status written =
+        WriteAll(**file, 0, std::as_bytes(std::span(bytes.data(), bytes.size())));
+    CKPT_CHECK(written.ok(), "a file of a checkpoint can be written");
+  };
+  for (size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1)) {
+    disk.MakeDir(path.substr(0, end), 0777).IgnoreError();
+  }
+  disk.MakeDir(path, 0777).IgnoreError();
+  std::string fragment = EncodeFragment(node.fragment);
+  std::string fragment_name = FragmentFileName(node.fragment.node);
+  absl::StatusOr<Manifest> manifest =
+      MakeManifest(record, {{fragment_name, fragment, node.fragment}});
+  CKPT_CHECK(manifest.ok(), "record and fragment belong together");
+  write(kRecordFile, EncodeAttemptRecord(record));
+  write(fragment_name, fragment);
+  write(kManifestFile, EncodeManifest(*manifest));
+  for (const TestNode::Shard& shard : node.shards) write(shard.name, shard.bytes);
 }
 
 }  // namespace ckptd

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "storage/disk/disk.h"
 #include "storage/format/records.h"
 
 namespace ckptd {
@@ -29,6 +30,10 @@ TestNode MakeTestNode(const AttemptRecord& record, absl::string_view node,
 // A record of job "job", coordinated by node "a".
 AttemptRecord MakeTestRecord(absl::string_view checkpoint_id, uint64_t sequence,
                              uint32_t world_size);
+
+// Puts a committed checkpoint of one node "a" into `path`, as a save would have left it.
+void PlantTestCheckpoint(Disk& disk, const std::string& path, const AttemptRecord& record,
+                         const TestNode& node);
 
 }  // namespace ckptd
 
