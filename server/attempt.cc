@@ -162,7 +162,8 @@ absl::Status Attempt::Join(const Session& session, const SaveOptions& options,
 }
 
 void Attempt::MaybePlan() {
-  if ((state_ != State::kJoining && state_ != State::kStaging) || planning_ || confirmed_) return;
+  // Returning ranks may all be staged before the plan is confirmed.
+  if (state_ < State::kJoining || state_ > State::kWriting || planning_ || confirmed_) return;
   bool complete = ranks_.size() == record_.world_size;
   std::vector<uint32_t> to_assign;
   for (const auto& [rank, save] : ranks_) {
@@ -204,7 +205,7 @@ void Attempt::StartPlan(std::vector<uint32_t> to_assign) {
 
 void Attempt::OnPlanned(PlanResult result) {
   planning_ = false;
-  if (state_ != State::kJoining && state_ != State::kStaging) return;
+  if (state_ > State::kWriting) return;
   if (!result.status.ok()) return Fail(FailureOf(result.status, std::nullopt, "plan"));
   confirmed_ = result.confirmed;
   if (confirmed_) Point("planned");
