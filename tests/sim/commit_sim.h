@@ -152,6 +152,7 @@ class CommitSim {
   int fault_at_ = 0;
   int actions_ = 0;  // Of the save so far.
   bool counting_ = false;
+  std::string first_fault_;      // The action that was the first to fail.
   bool others_at_work_ = false;  // Another process than the one that lists.
 
   std::set<size_t> seen_;

@@ -92,6 +92,7 @@ TEST(CommitSim, AFaultAtEveryActionLeavesFailedOrUnknownAndNothingWrong) {
     RunFaults(what, options, {.error = EIO, .lasting = true});
     RunFaults(what, options, {.error = EIO, .executed = true});
     RunFaults(what, options, {.error = EIO, .executed = true, .lasting = true});
+    RunFaults(what, options, {.error = ENOENT, .executed = true});  // A call that was sent twice.
     RunFaults(what, options, {.error = ENOSPC});
     RunFaults(what, options, {.error = ENOSPC, .lasting = true});
   }
