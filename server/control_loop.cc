@@ -1,8 +1,16 @@
 #include "server/control_loop.h"
 
+#include <algorithm>
+
 #include "storage/base/check.h"
 
 namespace ckptd {
+namespace {
+
+// A deadline may lie so far away that the wait for it would overflow, and end at once.
+constexpr absl::Duration kWaitMax = absl::Hours(1);
+
+}  // namespace
 
 ControlLoop::ControlLoop(const Clock& clock) : clock_(clock), thread_([this] { Run(); }) {}
 
@@ -60,7 +68,7 @@ void ControlLoop::Run() {
           wake_.wait(lock);
         } else {
           absl::Duration left = timers_.begin()->first.first - clock_.Monotonic();
-          wake_.wait_for(lock, absl::ToChronoNanoseconds(left));
+          wake_.wait_for(lock, absl::ToChronoNanoseconds(std::min(left, kWaitMax)));
         }
       }
       if (stopping_) return;
