@@ -122,7 +122,7 @@ void Arena::Touched(uint32_t block) {
 std::optional<uint32_t> Arena::Grant() {
   if (free_.empty()) return std::nullopt;
   uint32_t block = free_.front();
-  free_.erase(free_.begin());
+  free_.pop_front();
   states_[block] = BlockState::kGranted;
   return block;
 }

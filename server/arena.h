@@ -8,9 +8,10 @@
 //
 // A block's life:
 //
-//     kUntouched --Touched--> kFree --Grant--> kGranted --Seal--> kSealed --Written--> kFree (bytes
-//     still there)
-//                                                  \------------Abandon-----------------/
+//     kUntouched --Touched--> kFree --Grant--> kGranted --Seal--> kSealed --Written--> kFree
+//                                                  \--------------Abandon--------------/
+//
+// (A free block still holds its bytes.)
 //
 // A sealed block becomes free only when its last transfer was reaped and its checksum was checked
 // after the write; a granted one only when its writer is known to have stopped (Abandon: the
@@ -24,6 +25,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -102,7 +104,7 @@ class Arena {
 
   std::function<void(std::span<std::byte>)> detach_;
   std::vector<BlockState> states_;
-  std::vector<uint32_t> free_;  // In the order in which they became free; taken from the front.
+  std::deque<uint32_t> free_;  // In the order in which they became free; taken from the front.
 };
 
 }  // namespace ckptd

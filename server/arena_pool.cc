@@ -14,7 +14,18 @@ ArenaPool::ArenaPool(ControlLoop& loop, Options options)
       // Clients tell a new arena from an old one by its generation, over restarts of the daemon
       // too.
       next_generation_(static_cast<uint64_t>(absl::ToInt64Nanoseconds(loop.clock().Monotonic()))),
-      touchers_(options_.touch_threads) {}
+      touchers_(std::make_shared<Workers>(options_.touch_threads)) {}
+
+ArenaPool::~ArenaPool() { touchers_->Stop(); }
+
+// Unmapping gigabytes takes a while: not on the loop.
+std::shared_ptr<Arena> ArenaPool::Own(std::unique_ptr<Arena> arena) {
+  std::shared_ptr<Arena> owned(arena.release(), [touchers = touchers_](Arena* dropped) {
+    touchers->Post([arena = std::unique_ptr<Arena>(dropped)] {});
+  });
+  all_.push_back(owned);
+  return owned;
+}
 
 absl::StatusOr<std::shared_ptr<Arena>> ArenaPool::Obtain(const std::string& job, uint32_t rank,
                                                          uint32_t world_size, uint64_t image_bytes,
@@ -29,9 +40,10 @@ absl::StatusOr<std::shared_ptr<Arena>> ArenaPool::Obtain(const std::string& job,
   uint64_t room = RoomFor(key, world_size, wanted) / block_bytes * block_bytes;
   uint64_t granted = std::min(wanted, room);
   if (granted < wanted) {
+    uint64_t others = bytes() - BytesOf(job, rank);
     Warn(absl::StrCat("rank ", rank, " of job \"", job, "\" streams an image of ", image_bytes,
-                      " bytes through less memory; --arena-limit of ", bytes() + wanted - room,
-                      " would hold it"));
+                      " bytes through less memory; --arena-limit of ",
+                      std::max(others + wanted, wanted * world_size), " would hold it"));
   }
   if (present != nullptr && present->bytes() >= granted) return present;
   if (granted == 0) {
@@ -42,12 +54,8 @@ absl::StatusOr<std::shared_ptr<Arena>> ArenaPool::Obtain(const std::string& job,
   auto made =
       Arena::Create(next_generation_++, block_bytes, static_cast<uint32_t>(granted / block_bytes));
   if (!made.ok()) return made.status();
-  std::shared_ptr<Arena> arena(made->release(), [this](Arena* dropped) {
-    // Unmapping gigabytes takes a while: not on the loop.
-    touchers_.Post([dropped] { delete dropped; });
-  });
+  std::shared_ptr<Arena> arena = Own(*std::move(made));
   entries_[key] = Entry{arena};
-  all_.push_back(arena);
   Touch(key, arena, root);
   return arena;
 }
@@ -67,11 +75,8 @@ absl::StatusOr<std::shared_ptr<Arena>> ArenaPool::Adopt(const std::string& job, 
   }
   auto adopted = Arena::Adopt(next_generation_++, std::move(fd), block_bytes, block_count);
   if (!adopted.ok()) return adopted.status();
-  std::shared_ptr<Arena> arena(adopted->release(), [this](Arena* dropped) {
-    touchers_.Post([dropped] { delete dropped; });
-  });
+  std::shared_ptr<Arena> arena = Own(*std::move(adopted));
   entries_[{job, rank}] = Entry{arena};
-  all_.push_back(arena);
   Attach(arena, root);
   return arena;
 }
@@ -115,7 +120,7 @@ uint64_t ArenaPool::RoomFor(const Key& key, uint32_t world_size, uint64_t wanted
 }
 
 void ArenaPool::EvictOrphans(const Key& except, uint64_t room_bytes) {
-  while (bytes() + room_bytes > options_.limit_bytes) {
+  while (bytes() - BytesOf(except.first, except.second) + room_bytes > options_.limit_bytes) {
     auto oldest = entries_.end();
     for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
       if (entry->second.orphaned_at == 0 || entry->first == except) continue;
@@ -130,7 +135,7 @@ void ArenaPool::EvictOrphans(const Key& except, uint64_t room_bytes) {
 void ArenaPool::Touch(const Key& key, std::shared_ptr<Arena> arena, Root& root) {
   auto left = std::make_shared<std::atomic<uint32_t>>(arena->block_count());
   for (uint32_t block = 0; block < arena->block_count(); ++block) {
-    touchers_.Post([this, key, arena, block, left, &root] {
+    touchers_->Post([this, key, arena, block, left, &root] {
       Arena::Touch touched = arena->TouchBlock(block, options_.huge_pages);
       bool last = --*left == 0;
       loop_.Post([this, key, arena, block, touched, last, &root] {
@@ -149,7 +154,7 @@ void ArenaPool::Touch(const Key& key, std::shared_ptr<Arena> arena, Root& root) 
 }
 
 void ArenaPool::Attach(std::shared_ptr<Arena> arena, Root& root) {
-  touchers_.Post([arena, &root] {
+  touchers_->Post([arena, &root] {
     root.disk().AttachMemory(arena->Memory());
     arena->BeforeUnmap([&root](std::span<std::byte> memory) { root.disk().DetachMemory(memory); });
   });

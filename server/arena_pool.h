@@ -36,6 +36,7 @@ class ArenaPool {
   };
 
   ArenaPool(ControlLoop& loop, Options options);
+  ~ArenaPool();
 
   // The arena of (job, rank) for an image of that size: the present one if it is large enough or
   // cannot grow, else a new one. May be smaller than the image, which then streams through it.
@@ -75,6 +76,7 @@ class ArenaPool {
     uint64_t orphaned_at = 0;  // 0: its process lives.
   };
 
+  std::shared_ptr<Arena> Own(std::unique_ptr<Arena> arena);
   uint64_t RoomFor(const Key& key, uint32_t world_size, uint64_t wanted_bytes);
   void EvictOrphans(const Key& except, uint64_t room_bytes);
   void Touch(const Key& key, std::shared_ptr<Arena> arena, Root& root);
@@ -89,7 +91,7 @@ class ArenaPool {
   bool huge_pages_ = false;
   uint64_t next_generation_;
   uint64_t next_orphan_ = 1;
-  Workers touchers_;
+  const std::shared_ptr<Workers> touchers_;  // Arenas that outlive the pool hold it too.
 };
 
 }  // namespace ckptd
