@@ -24,12 +24,13 @@ absl::StatusOr<const Session*> Sessions::Open(const SessionInfo& info, uint64_t 
     session.state = Session::State::kAlive;
     session.connection = connection;
     token_of_connection_[connection] = token;
+    Release(std::exchange(session.watched, connection));
     return &session;
   }
   Session session;
   session.info = info;
   session.token = options_.new_token();
-  session.connection = connection;
+  session.connection = session.watched = connection;
   token_of_connection_[connection] = session.token;
   auto [position, inserted] = by_token_.emplace(session.token, std::move(session));
   return &position->second;
@@ -44,8 +45,7 @@ Session* Sessions::ByConnection(uint64_t connection) {
 
 void Sessions::Disconnected(uint64_t connection) {
   Session* session = ByConnection(connection);
-  if (session == nullptr || session->connection != connection)
-    return;  // Closed, or connected anew.
+  if (session == nullptr) return Release(connection);  // Refused, closed, or connected anew.
   session->state = Session::State::kDisconnected;
   session->connection = 0;
   session->lost_timer = loop_.After(options_.peer_lost_timeout, [this, token = session->token] {
@@ -56,7 +56,6 @@ void Sessions::Disconnected(uint64_t connection) {
 void Sessions::Died(uint64_t connection) {
   Session* session = ByConnection(connection);
   if (session != nullptr) End(session->token, SessionEnd::kDead);
-  token_of_connection_.erase(connection);
 }
 
 void Sessions::Close(const std::string& token) { End(token, SessionEnd::kClosed); }
@@ -73,7 +72,13 @@ void Sessions::End(const std::string& token, SessionEnd end) {
   Session session = std::move(found->second);
   by_token_.erase(found);
   loop_.Cancel(session.lost_timer);
+  Release(session.watched);
   options_.on_end(session, end);
+}
+
+void Sessions::Release(uint64_t connection) {
+  token_of_connection_.erase(connection);
+  if (release_) release_(connection);
 }
 
 }  // namespace ckptd

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -37,6 +38,7 @@ struct Session {
   SessionInfo info;
   std::string token;
   uint64_t connection = 0;  // Of the side socket; 0 while disconnected.
+  uint64_t watched = 0;     // The connection whose pidfd tells of its death: the last one it had.
   State state = State::kAlive;
   ControlLoop::TimerId lost_timer = ControlLoop::TimerId::kNone;
 };
@@ -54,6 +56,12 @@ class Sessions {
 
   Sessions(ControlLoop& loop, Options options);
 
+  // Called with each connection whose pidfd nobody needs any more: its session has ended, or has a
+  // newer connection, or it never had one. Null: nobody.
+  void OnRelease(std::function<void(uint64_t connection)> release) {
+    release_ = std::move(release);
+  }
+
   // A process says hello. The same process (pid) of the same job, incarnation and rank takes its
   // session up again, whose token stays. AlreadyExists, naming both pids, if another living process
   // holds it.
@@ -70,12 +78,13 @@ class Sessions {
  private:
   Session* ByConnection(uint64_t connection);
   void End(const std::string& token, SessionEnd end);
+  void Release(uint64_t connection);
 
   ControlLoop& loop_;
   const Options options_;
+  std::function<void(uint64_t)> release_;
   std::map<std::string, Session> by_token_;
-  std::map<uint64_t, std::string>
-      token_of_connection_;  // Former connections too, until their process is dead.
+  std::map<uint64_t, std::string> token_of_connection_;  // Those that are watched.
 };
 
 }  // namespace ckptd

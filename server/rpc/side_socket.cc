@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fstream>
+#include <future>
 #include <utility>
 #include <vector>
 
@@ -31,6 +33,7 @@ namespace {
 constexpr size_t kPacketBytesMax = 64 << 10;
 constexpr uint64_t kListenerTag = 0;
 constexpr uint64_t kWakeTag = ~uint64_t{0};
+constexpr std::chrono::seconds kLoopPatience(1);
 constexpr uint64_t kPidfdBit = uint64_t{1} << 63;
 
 // The umask of a process, from its status file; 022 if it cannot be seen.
@@ -128,7 +131,13 @@ SideSocket::SideSocket(Core& core, std::string path, UniqueFd listener)
       listener_(std::move(listener)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      thread_([this] { Run(); }) {}
+      thread_([this] { Run(); }) {
+  core_.loop().Post([this] {
+    core_.sessions().OnRelease([this](uint64_t id) {
+      Queue({id, v1::SideReply(), UniqueFd(), true});
+    });
+  });
+}
 
 SideSocket::~SideSocket() {
   {
@@ -137,6 +146,14 @@ SideSocket::~SideSocket() {
   }
   eventfd_write(wake_.get(), 1);
   thread_.join();
+  // What was posted to the loop uses this; a loop that hangs in its last hour is not waited for.
+  auto done = std::make_shared<std::promise<void>>();
+  std::future<void> ran = done->get_future();
+  core_.loop().Post([&core = core_, done] {
+    core.sessions().OnRelease(nullptr);
+    done->set_value();
+  });
+  ran.wait_for(kLoopPatience);
   unlink(path_.c_str());
 }
 
@@ -243,9 +260,9 @@ void SideSocket::HandleHello(uint64_t id, Connection& connection, const v1::Hell
   if (!connection.pidfd.valid()) {
     return ReplyError(id, absl::InvalidArgumentError("hello comes with a pidfd on this kernel"));
   }
-  connection.greeted = true;
   // A predecessor that is dead by now must be known as dead before its successor is looked at.
   PollDeaths();
+  connection.greeted = true;
   Watch(connection.pidfd.get(), id, true);
   SessionInfo info;
   info.job = hello.job();
@@ -278,17 +295,28 @@ void SideSocket::Closed(uint64_t id) {
   Connection& connection = connections_.at(id);
   connection.open = false;
   connection.fd.Reset();
-  if (!connection.greeted) {
+  if (!connection.greeted || connection.released) {
     connections_.erase(id);
     return;
   }
   core_.loop().Post([this, id] { core_.sessions().Disconnected(id); });
 }
 
+void SideSocket::Released(uint64_t id) {
+  auto found = connections_.find(id);
+  if (found == connections_.end()) return;
+  found->second.released = true;
+  if (!found->second.open) connections_.erase(found);
+}
+
 void SideSocket::Reply(uint64_t connection, v1::SideReply reply, UniqueFd fd) {
+  Queue({connection, std::move(reply), std::move(fd), false});
+}
+
+void SideSocket::Queue(Outgoing out) {
   {
     std::lock_guard lock(mutex_);
-    outgoing_.push_back({connection, std::move(reply), std::move(fd)});
+    outgoing_.push_back(std::move(out));
   }
   eventfd_write(wake_.get(), 1);
 }
@@ -307,6 +335,10 @@ void SideSocket::SendQueued() {
     batch.swap(outgoing_);
   }
   for (const Outgoing& out : batch) {
+    if (out.release) {
+      Released(out.connection);
+      continue;
+    }
     auto found = connections_.find(out.connection);
     if (found == connections_.end() || !found->second.open) continue;
     SendPacket(found->second.fd.get(), out.reply.SerializeAsString(), out.fd.get());

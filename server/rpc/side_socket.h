@@ -35,12 +35,14 @@ class SideSocket {
     UniqueFd pidfd;
     int64_t pid = 0;
     bool greeted = false;
-    bool open = true;  // Until end-of-file; the pidfd is watched on.
+    bool open = true;       // Until end-of-file; the pidfd is watched on …
+    bool released = false;  // … unless nobody needs it any more.
   };
   struct Outgoing {
     uint64_t connection;
     v1::SideReply reply;
     UniqueFd fd;
+    bool release = false;  // Nothing is sent: the connection is released.
   };
 
   SideSocket(Core& core, std::string path, UniqueFd listener);
@@ -52,7 +54,9 @@ class SideSocket {
   void PollDeaths();
   void Died(uint64_t id);
   void Closed(uint64_t id);
+  void Released(uint64_t id);
   void SendQueued();
+  void Queue(Outgoing out);
   void Reply(uint64_t connection, v1::SideReply reply, UniqueFd fd = UniqueFd());
   void ReplyError(uint64_t connection, const absl::Status& status);
   void Watch(int fd, uint64_t id, bool pidfd);
