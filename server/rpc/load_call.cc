@@ -29,8 +29,10 @@ void LoadCall::OnReadDone(bool ok) {
 
 void LoadCall::OnCancel() {
   sender_.Break();
-  core_.loop().Post(
-      [self = shared_from_this()] { self->core_.loads().StreamGone(self->load_id_); });
+  core_.loop().Post([self = shared_from_this()] {
+    self->gone_ = true;
+    self->core_.loads().StreamGone(self->load_id_);
+  });
 }
 
 void LoadCall::OnDone() { std::shared_ptr<LoadCall> last = std::move(self_); }
@@ -69,6 +71,7 @@ absl::Status LoadCall::OnMessage() {
 }
 
 void LoadCall::Begin(LoadRequest request) {
+  if (gone_) return;  // Nobody would ever give its blocks back.
   absl::StatusOr<const Session*> session = core_.sessions().Find(token_);
   if (!session.ok()) return sender_.FinishWhenSent(ToGrpc(session.status()));
   absl::StatusOr<std::shared_ptr<Root>> root = core_.FindRoot((*session)->info.root);

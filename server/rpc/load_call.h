@@ -51,6 +51,7 @@ class LoadCall : public grpc::ServerBidiReactor<v1::LoadRequest, v1::LoadReply>,
   std::vector<Want> wants_;
 
   // Of the loop.
+  bool gone_ = false;  // The client is.
   uint64_t load_id_ = 0;
   std::string root_path_;
   std::string root_label_;
