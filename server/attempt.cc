@@ -70,7 +70,7 @@ void Attempt::Begin() {
                         .begun = context_.loop.clock().Wall(),
                         .folder_mode = FolderMode(),
                         .file_mode = FileMode()});
-  root_->workers().Post([self, machine = std::move(machine)]() mutable {
+  root_->writers().Post([self, machine = std::move(machine)]() mutable {
     ActionRunner runner(self->root_->disk(), self->context_.on_point);
     runner.RunToEnd(machine);
     self->context_.loop.Post([self, result = machine.result()] { self->OnBegun(result); });
@@ -182,7 +182,7 @@ void Attempt::StartPlan(std::vector<uint32_t> to_assign) {
     if (save.assigned) taken[rank] = save.ordinals;
   }
   bool complete = ranks_.size() == record_.world_size;
-  root_->workers().Post([self = shared_from_this(), plans = std::move(plans),
+  root_->writers().Post([self = shared_from_this(), plans = std::move(plans),
                          taken = std::move(taken), to_assign = std::move(to_assign), complete,
                          policy = replicas_]() mutable {
     auto result = std::make_shared<PlanResult>();

@@ -36,7 +36,7 @@ void Attempt::MaybeFinish() {
   for (auto& [rank, save] : ranks_) {
     for (auto& file : save.writer->TakeFiles()) files.push_back(std::move(file));
   }
-  root_->workers().Post(
+  root_->writers().Post(
       [self = shared_from_this(), ranks = ranks_, files = std::move(files)]() mutable {
         FinishNode::Options options;
         options.attempt_dir = self->Dir();
@@ -110,7 +110,7 @@ void Attempt::AbortWhenIdle() {
 
 void Attempt::RunDecide(Decide decide, std::vector<std::unique_ptr<File>> to_close) {
   job_running_ = true;
-  root_->workers().Post([self = shared_from_this(), decide = std::move(decide),
+  root_->writers().Post([self = shared_from_this(), decide = std::move(decide),
                          to_close = std::move(to_close)]() mutable {
     to_close.clear();
     ActionRunner runner(self->root_->disk(), self->context_.on_point);
@@ -194,7 +194,7 @@ void Attempt::Tell() {
 // space.
 void Attempt::CleanUp() {
   if (!minted()) return;
-  root_->workers().Post([self = shared_from_this(), result = result_, outcome = MakeOutcome()] {
+  root_->writers().Post([self = shared_from_this(), result = result_, outcome = MakeOutcome()] {
     ActionRunner runner(self->root_->disk(), nullptr);
     if (result == Result::kFailed) {
       FinishFailed finish({.job = self->record_.job,

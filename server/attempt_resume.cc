@@ -46,7 +46,7 @@ absl::Status Attempt::Resume(const Session& session, const SaveOptions& options,
     MaybePlan();  // It had joined, but was never planned.
     return absl::OkStatus();
   }
-  root_->workers().Post(
+  root_->writers().Post(
       [self = shared_from_this(), rank, plan = std::move(plan), resume = std::move(resume)] {
         auto layout = std::make_shared<const ImageLayout>(LayOutImage(*plan, resume.ordinals));
         self->context_.loop.Post(

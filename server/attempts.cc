@@ -193,7 +193,7 @@ void Attempts::Resume(const Session& session, std::shared_ptr<Root> root,
 void Attempts::AnswerFromDisk(std::shared_ptr<Root> root, const std::string& job,
                               const std::string& id, AttemptName attempt,
                               std::shared_ptr<SaveStream> stream) {
-  root->workers().Post([this, root, job, id, attempt, stream = std::move(stream)] {
+  root->readers().Post([this, root, job, id, attempt, stream = std::move(stream)] {
     auto checkpoint = FindCheckpoint(root->disk(), job, id);
     bool committed = checkpoint.ok() && checkpoint->manifest.attempt == attempt;
     Failure failure{

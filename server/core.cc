@@ -88,7 +88,10 @@ Core::Core(Options options, Logger& logger)
 
 Core::~Core() {
   loop_.Stop();
-  for (const std::shared_ptr<Root>& root : options_.roots) root->workers().Stop();
+  for (const std::shared_ptr<Root>& root : options_.roots) {
+    root->writers().Stop();
+    root->readers().Stop();
+  }
 }
 
 void Core::Point(absl::string_view name) const {

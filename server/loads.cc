@@ -95,7 +95,7 @@ void Load::Start() {
 }
 
 void Load::FindAndPlan(const std::string& id) {
-  root_->workers().Post([self = shared_from_this(), id] {
+  root_->readers().Post([self = shared_from_this(), id] {
     self->loads_.loop_.Post([self, planned = std::make_shared<Planned>(self->FindAndPlanOnWorker(
                                        id))] { self->OnPlanned(std::move(*planned)); });
   });
@@ -161,7 +161,9 @@ void Load::OnPlanned(Planned planned) {
     block_bytes = std::max(block_bytes, RoundUp(read.bytes, kUnitBytes));
   auto blocks = static_cast<uint32_t>(std::min<uint64_t>(
       plan_->reads.size(),
-      block_bytes == 0 ? 0 : std::max<uint64_t>(loads_.options_.window_bytes / block_bytes, 1)));
+      block_bytes == 0 ? 0
+                       : std::max<uint64_t>(
+                             loads_.options_.window_bytes / session_.world_size / block_bytes, 1)));
   if (blocks > 0) {
     auto window = Arena::Create(id_, block_bytes, blocks);
     if (!window.ok()) return Fail(WithContext(window.status(), "the window of a load"));
@@ -181,7 +183,7 @@ void Load::ReadMore() {
     if (!block) return;
     const LoadRead& read = plan_->reads[next_read_++];
     ++open_reads_;
-    root_->workers().Post([self = shared_from_this(), &read, block = *block] {
+    root_->readers().Post([self = shared_from_this(), &read, block = *block] {
       absl::Status status = self->ReadBlock(read, block);
       self->loads_.loop_.Post([self, &read, block, status] { self->OnRead(read, block, status); });
     });

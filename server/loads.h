@@ -55,7 +55,7 @@ class Loads {
   struct Options {
     std::string node;
     uint64_t block_bytes = 0;   // Of a window.
-    uint64_t window_bytes = 0;  // At most, per load.
+    uint64_t window_bytes = 0;  // Of all ranks of a job together; each gets at least a block.
     std::function<void(absl::string_view)> on_point;
   };
 

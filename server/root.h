@@ -18,20 +18,23 @@ namespace ckptd {
 
 class Root {
  public:
-  // File calls of one root in flight at once: enough for the fsync of one attempt beside the reads
-  // of a load.
-  static constexpr int kWorkerThreads = 4;
+  // Two pools, so that no question and no load can keep a save waiting: writers run what saves
+  // need, readers everything else.
+  static constexpr int kWriterThreads = 4;
+  static constexpr int kReaderThreads = 4;
 
   Root(std::string label, std::string path, std::unique_ptr<Disk> disk)
       : label_(std::move(label)),
         path_(std::move(path)),
         disk_(std::move(disk)),
-        workers_(kWorkerThreads) {}
+        writers_(kWriterThreads),
+        readers_(kReaderThreads) {}
 
   const std::string& label() const { return label_; }
   const std::string& path() const { return path_; }  // Absolute.
   Disk& disk() { return *disk_; }
-  Workers& workers() { return workers_; }
+  Workers& writers() { return writers_; }
+  Workers& readers() { return readers_; }
 
   // Once set, sticky: the root takes no new attempts until the next start has looked at it.
   void SetUnhealthy(std::string reason) {
@@ -49,7 +52,8 @@ class Root {
   const std::unique_ptr<Disk> disk_;
   std::string unhealthy_reason_;
   std::optional<uint64_t> free_bytes_;
-  Workers workers_;  // Last: its jobs use the disk.
+  Workers writers_;  // Last: their jobs use the disk.
+  Workers readers_;
 };
 
 }  // namespace ckptd

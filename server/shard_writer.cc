@@ -39,7 +39,7 @@ std::string ShardWriter::Path(uint32_t section) const {
 
 void ShardWriter::Start() {
   Begin();
-  root_.workers().Post([self = shared_from_this()] {
+  root_.writers().Post([self = shared_from_this()] {
     self->loop_.Post([self, opened = std::make_shared<Opened>(self->Open())] {
       self->opened_ = true;
       self->shards_ = std::move(opened->shards);
@@ -148,7 +148,7 @@ void ShardWriter::Transfer(std::shared_ptr<Transfers> transfers, File* file, uin
 }
 
 void ShardWriter::Reaped(std::shared_ptr<Transfers> transfers) {
-  root_.workers().Post([this, transfers = std::move(transfers)] {
+  root_.writers().Post([this, transfers = std::move(transfers)] {
     absl::Status status;
     {
       std::lock_guard lock(transfers->mutex);
@@ -187,7 +187,7 @@ absl::Status ShardWriter::Recheck(const Block& block) const {
 
 void ShardWriter::Finish() {
   Begin();
-  root_.workers().Post([self = shared_from_this()] {
+  root_.writers().Post([self = shared_from_this()] {
     absl::Status status;
     for (size_t i = 0; i < self->files_.size() && status.ok(); ++i) {
       status = self->files_[i]->Truncate(self->shards_[i].header_bytes +

@@ -57,7 +57,7 @@ grpc::ServerUnaryReactor* AdminService::OnRoot(grpc::CallbackServerContext* cont
     reactor->Finish(ToGrpc(root.status()));
     return reactor;
   }
-  (*root)->workers().Post(
+  (*root)->readers().Post(
       [root = *root, query = std::move(query), reactor] { reactor->Finish(ToGrpc(query(*root))); });
   return reactor;
 }
@@ -77,7 +77,7 @@ grpc::ServerUnaryReactor* AdminService::List(grpc::CallbackServerContext* contex
       live[message.job() + "/" + message.attempt() +
            (attempt->minted() ? "" : message.checkpoint_id())] = message;
     }
-    (*root)->workers().Post([root = *root, request, reply, reactor, live = std::move(live)] {
+    (*root)->readers().Post([root = *root, request, reply, reactor, live = std::move(live)] {
       absl::StatusOr<v1::ListReply> list = Queries(*root).List(request->job(), request->failed());
       bool nothing_yet = absl::IsNotFound(list.status()) && !live.empty();
       if (list.ok()) *reply = *std::move(list);
@@ -114,7 +114,7 @@ grpc::ServerWriteReactor<v1::VerifyReply>* AdminService::Verify(grpc::CallbackSe
     writer->sender().FinishWhenSent(ToGrpc(root.status()));
     return writer.get();
   }
-  (*root)->workers().Post([this, root = *root, request = *request, writer] {
+  (*root)->readers().Post([this, root = *root, request = *request, writer] {
     auto each = [&](v1::VerifyReply reply) {
       if (!reply.ok())
         core_.logger().Error("checkpoint.corrupt", {{"job", reply.job()}, {"id", reply.id()}});

@@ -62,7 +62,7 @@ grpc::ServerUnaryReactor* CheckpointService::Latest(grpc::CallbackServerContext*
     reactor->Finish(ToGrpc(root.status()));
     return reactor;
   }
-  (*root)->workers().Post([root = *root, request, reply, reactor] {
+  (*root)->readers().Post([root = *root, request, reply, reactor] {
     absl::StatusOr<v1::Checkpoint> latest =
         FolderQueries(root->disk(), root->label(), root->path()).Latest(request->job());
     if (latest.ok()) *reply = *std::move(latest);
@@ -79,7 +79,7 @@ grpc::ServerWriteReactor<v1::DescribeReply>* CheckpointService::Describe(
     writer->sender().FinishWhenSent(ToGrpc(root.status()));
     return writer.get();
   }
-  (*root)->workers().Post([root = *root, request = *request, writer] {
+  (*root)->readers().Post([root = *root, request = *request, writer] {
     auto parts = FolderQueries(root->disk(), root->label(), root->path())
                      .Describe(request.job(), request.checkpoint_id(), request.tensor_glob());
     if (parts.ok()) {

@@ -32,6 +32,7 @@ void SaveCall::OnReadDone(bool ok) {
 void SaveCall::OnCancel() {
   sender_.Break();
   core_.loop().Post([self = shared_from_this()] {
+    self->gone_ = true;
     if (self->ticket_->attempt) self->ticket_->attempt->StreamGone(self->ticket_->rank, self.get());
   });
 }
@@ -79,6 +80,7 @@ absl::Status SaveCall::OnPlanComplete() {
 }
 
 void SaveCall::Begin(const SaveOptions& options, std::optional<ResumeState> resume) {
+  if (gone_) return;  // It begins again on a new stream.
   absl::StatusOr<const Session*> session = core_.sessions().Find(token_);
   if (!session.ok()) return sender_.FinishWhenSent(ToGrpc(session.status()));
   if ((*session)->info.rank != begin_.rank()) {

@@ -57,6 +57,7 @@ class SaveCall : public grpc::ServerBidiReactor<v1::SaveRequest, v1::SaveReply>,
   std::shared_ptr<RankPlan> plan_ = std::make_shared<RankPlan>();
 
   // Of the loop.
+  bool gone_ = false;  // The client is, or its stream.
   std::shared_ptr<Attempts::Ticket> ticket_ = std::make_shared<Attempts::Ticket>();
   std::string root_path_;
 

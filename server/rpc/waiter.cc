@@ -63,7 +63,7 @@ void Waiter::Look() {
 }
 
 void Waiter::LookOnDisk() {
-  root_->workers().Post([&core = core_, link = link_, root = root_, request = request_] {
+  root_->readers().Post([&core = core_, link = link_, root = root_, request = request_] {
     absl::StatusOr<v1::ShowReply> found = FolderQueries(root->disk(), root->label(), root->path())
                                               .Show(request.job(), request.checkpoint_id());
     core.loop().Post([link, found = std::move(found)] {
