@@ -88,7 +88,7 @@ v1::LoadRequest LoadRun::Begin() const {
   v1::LoadRequest request;
   v1::LoadBegin* begin = request.mutable_begin();
   begin->set_checkpoint_id(id_);
-  begin->set_restore_id(options_.restore_id);
+  if (id_.empty()) begin->set_restore_id(options_.restore_id);
   begin->set_partial(options_.partial);
   begin->set_strict(options_.strict);
   begin->set_wait_ms(absl::ToInt64Milliseconds(options_.wait));

@@ -210,7 +210,8 @@ Trainer::Answer Trainer::LoadCommand(const std::string& rest) {
   absl::StatusOr<absl::Duration> wait = ParseDuration(CutLastWord(id));
   if (!wait.ok() || id.empty()) return {BadCommand("load ID|latest DURATION")};
   load.wait = *wait;
-  load.restore_id = absl::StrCat("trainer-", getpid());
+  // Ranks that get the same commands agree on what is the latest, each time anew.
+  load.restore_id = absl::StrCat("load-", ++loads_);
   JsonObject none = {{"id", {}},         {"step", {}},    {"memory_bytes", {}},
                      {"disk_bytes", {}}, {"missing", {}}, {"extra", {}}};
   absl::StatusOr<LoadHandle> handle =

@@ -88,6 +88,7 @@ class Trainer {
   uint64_t step_ = 0;                  // That the tensors have.
   std::map<std::string, Save> saves_;  // The last one of each id.
   std::vector<ItemValue> loaded_items_;
+  uint64_t loads_ = 0;
   bool exiting_ = false;
 
   mutable std::mutex mutex_;

@@ -26,14 +26,11 @@ void AddChoice(CLI::App& app, const std::string& name, Value& value,
 
 void AddDuration(CLI::App& app, const std::string& name, absl::Duration& value,
                  const std::string& help) {
-  app.add_option_function<std::string>(
-      name,
-      [name, &value](const std::string& text) {
-        absl::StatusOr<absl::Duration> parsed = ParseDuration(text);
-        if (!parsed.ok()) throw CLI::ValidationError(name, std::string(parsed.status().message()));
-        value = *parsed;
-      },
-      help);
+  const auto check = [](const std::string& text) {
+    return std::string(ParseDuration(text).status().message());  // Empty if it is one.
+  };
+  const auto assign = [&value](const std::string& text) { value = *ParseDuration(text); };
+  app.add_option_function<std::string>(name, assign, help)->check(check);
 }
 
 void AddFlags(CLI::App& app, Flags& flags) {
