@@ -137,9 +137,10 @@ absl::Status CheckAttempt::CheckReports() const {
 // safetensors file would be read by stock readers as a part of the checkpoint.
 absl::Status CheckAttempt::SortTheRest() {
   std::set<std::string> named;
-  std::set<std::string> temporaries = {TemporaryName(kManifestFile, options_.node)};
+  std::set<std::string> temporaries = {
+      TemporaryName(kManifestFile, options_.node),
+      TemporaryName(FragmentFileName(options_.node), options_.node)};
   for (const StoredFile& shard : shards_) named.insert(shard.name);
-  for (const std::string& name : names_) temporaries.insert(TemporaryName(name, options_.node));
   for (const DirEntry& entry : entries_) {
     if (named.contains(entry.name)) continue;
     if (temporaries.contains(entry.name) || IsShardFile(entry.name)) {

@@ -14,11 +14,6 @@ namespace {
 // How often the place of the id may be taken again before the attempt gives up.
 constexpr int kPublishTriesMax = 8;
 
-bool IsReported(const std::vector<FragmentRef>& durable, const std::string& node) {
-  return std::any_of(durable.begin(), durable.end(),
-                     [&](const FragmentRef& ref) { return ref.node == node; });
-}
-
 Failure MakeFailure(absl::Status why, absl::string_view phase) {
   Failure failure;
   failure.status = std::move(why);
@@ -30,7 +25,6 @@ Failure MakeFailure(absl::Status why, absl::string_view phase) {
 
 Decide::Decide(Commit commit)
     : record_(std::move(commit.record)),
-      durable_(std::move(commit.durable)),
       node_(std::move(commit.node)),
       file_mode_(commit.file_mode),
       outcome_(std::move(commit.otherwise)),
@@ -38,7 +32,7 @@ Decide::Decide(Commit commit)
       folder_(AttemptDir(record_.job, record_.attempt)) {
   outcome_.record = record_;
   check_.emplace(CheckAttempt::Options{
-      .record = record_, .folder = folder_, .node = node_, .durable = durable_});
+      .record = record_, .folder = folder_, .node = node_, .durable = std::move(commit.durable)});
   state_ = State::kCheck;
   DoNextOf(*check_);
 }
@@ -61,7 +55,7 @@ void Decide::Go(State state, Action action) {
 std::string Decide::FolderPath(absl::string_view name) const { return Join(folder_, name); }
 
 std::string Decide::TemporaryPath() const {
-  return FolderPath(TemporaryName(pending_[index_].name, node_));
+  return FolderPath(TemporaryName(kManifestFile, node_));
 }
 
 void Decide::Advance(ActionResult result) {
@@ -88,7 +82,7 @@ void Decide::AdvanceFiles(ActionResult result) {
       return RemoveNextLeftover();
     case State::kCreateTemporary:
       if (!status.ok()) return GiveUp(status, "commit");
-      if (Mutated(Mutation::kSkipManifestSync) && pending_[index_].name == kManifestFile) {
+      if (Mutated(Mutation::kSkipManifestSync)) {
         return Go(State::kCloseTemporary, CloseAction(TemporaryPath()));
       }
       Go(State::kSyncTemporary, SyncAction(TemporaryPath()));
@@ -99,11 +93,14 @@ void Decide::AdvanceFiles(ActionResult result) {
     case State::kCloseTemporary:
       if (!sync_error_.ok()) return GiveUp(sync_error_, "sync");
       if (!status.ok()) return GiveUp(status, "sync");
-      return RenameTemporary();
+      return Go(
+          State::kRenameTemporary,
+          Before("manifest-written", After(RenameAction(TemporaryPath(), FolderPath(kManifestFile)),
+                                           "manifest-renamed")));
     case State::kRenameTemporary:
       if (!status.ok()) return GiveUp(status, "commit");
-      ++index_;
-      return WriteNextFile();
+      if (Mutated(Mutation::kSkipManifestFolderSync)) return LookAtPlace();
+      return Go(State::kSyncFolder, SyncDirAction(folder_));
     default:  // kSyncFolder
       if (!status.ok()) return GiveUp(status, "sync");
       return LookAtPlace();
@@ -126,37 +123,20 @@ void Decide::OnChecked() {
   absl::StatusOr<Manifest> manifest = MakeManifest(record, check_->fragments());
   if (!manifest.ok()) return GiveUp(manifest.status(), "commit");
   manifest_ = *std::move(manifest);
-  for (const FragmentFile& file : check_->fragments()) {
-    if (Mutated(Mutation::kTrustFoundFragments)) break;
-    if (!IsReported(durable_, file.fragment.node)) pending_.push_back({file.file_name, file.bytes});
-  }
-  pending_.push_back({kManifestFile, EncodeManifest(manifest_)});
   leftovers_ = check_->leftovers();
   check_.reset();
   RemoveNextLeftover();
 }
 
 void Decide::RemoveNextLeftover() {
-  if (leftovers_.empty()) return WriteNextFile();
+  if (leftovers_.empty()) return WriteManifest();
   std::string name = std::move(leftovers_.back());
   leftovers_.pop_back();
   Go(State::kRemoveLeftover, UnlinkAction(FolderPath(name)));
 }
 
-void Decide::WriteNextFile() {
-  if (index_ < pending_.size()) {
-    return Go(State::kCreateTemporary,
-              CreateAction(TemporaryPath(), pending_[index_].bytes, file_mode_));
-  }
-  if (Mutated(Mutation::kSkipManifestFolderSync)) return LookAtPlace();
-  Go(State::kSyncFolder, SyncDirAction(folder_));
-}
-
-void Decide::RenameTemporary() {
-  bool manifest = pending_[index_].name == kManifestFile;
-  Action rename = RenameAction(TemporaryPath(), FolderPath(pending_[index_].name));
-  if (manifest) rename = Before("manifest-written", After(rename, "manifest-renamed"));
-  Go(State::kRenameTemporary, std::move(rename));
+void Decide::WriteManifest() {
+  Go(State::kCreateTemporary, CreateAction(TemporaryPath(), EncodeManifest(manifest_), file_mode_));
 }
 
 // Steps 5 to 7.

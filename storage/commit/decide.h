@@ -37,9 +37,7 @@ struct Decision {
 
 // Steps of a commit:
 //  1. Check the attempt's folder (CheckAttempt).
-//  2. Remove what an earlier life left behind. Write afresh, under a temporary name, each fragment
-//  that nobody has
-//     reported durable: it may be seen and yet not be on the disk.
+//  2. Remove what an earlier life left behind.
 //  3. Write the manifest under a temporary name, sync it                           point:
 //  manifest-written
 //  4. Rename it, sync the folder                                                   point:
@@ -124,12 +122,6 @@ class Decide : public Machine {
     kDelete,  // Of a mutation.
   };
 
-  // A small file that is written under a temporary name.
-  struct Pending {
-    std::string name;
-    std::string bytes;
-  };
-
   void Advance(ActionResult result) override;
   void AdvanceFiles(ActionResult result);
   void AdvancePublish(const ActionResult& result);
@@ -138,8 +130,7 @@ class Decide : public Machine {
 
   void OnChecked();
   void RemoveNextLeftover();
-  void WriteNextFile();
-  void RenameTemporary();
+  void WriteManifest();
 
   void LookAtPlace();
   void OnExisting(const ActionResult& result);
@@ -168,7 +159,6 @@ class Decide : public Machine {
   std::string place() const;  // checkpoints/<id>
 
   AttemptRecord record_;
-  std::vector<FragmentRef> durable_;
   std::string node_;
   uint32_t file_mode_ = 0;
   Outcome outcome_;
@@ -181,8 +171,6 @@ class Decide : public Machine {
   std::optional<PutBack> put_back_;
   std::optional<RemoveFolder> delete_;
   std::vector<std::string> leftovers_;
-  std::vector<Pending> pending_;  // Fragments, then the manifest.
-  size_t index_ = 0;              // Into pending_.
   absl::Status sync_error_;
   Manifest manifest_;
   int publish_tries_ = 0;
