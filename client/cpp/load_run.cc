@@ -40,7 +40,10 @@ LoadRun::LoadRun(std::shared_ptr<Connection> connection, std::string id,
   }
 }
 
-void LoadRun::Cancel() { call_.context().TryCancel(); }
+void LoadRun::Cancel() {
+  cancelled_ = true;
+  call_.context().TryCancel();
+}
 
 void LoadRun::Run() {
   const absl::Duration begun = SystemClock().Monotonic();
@@ -55,6 +58,8 @@ void LoadRun::Run() {
   if (call_.stalled()) {
     status = absl::DeadlineExceededError(
         absl::StrCat("nothing came for ", absl::FormatDuration(options_.progress_timeout)));
+  } else if (absl::IsCancelled(status) && connection_->lost() && !cancelled_) {
+    status = absl::UnavailableError("the connection to the daemon ended");
   }
   if (!status.ok()) {
     progress_->Finish(WithContext(

@@ -7,6 +7,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -78,6 +79,7 @@ class LoadRun {
   std::unique_ptr<SharedMemory> window_;
   uint64_t window_block_bytes_ = 0;
   bool touched_ = false;  // Targets are no longer as they were.
+  std::atomic<bool> cancelled_{false};
   bool done_ = false;
   LoadReport report_;
 };
