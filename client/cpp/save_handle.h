@@ -66,7 +66,8 @@ class SaveHandle {
   void Cancel();
 
   // Calls back for every state reached from now on and at once for those passed already (not
-  // kQueued), in order; on a thread of the session, or on this one. It must not block long.
+  // kQueued), in order; on a thread of the session, or on this one. It must not block long, nor
+  // close the session.
   void OnState(SaveCallback callback);
 
  private:

@@ -57,8 +57,20 @@ absl::StatusOr<std::shared_ptr<SessionCore>> SessionCore::Open(const SessionOpti
 
 SessionCore::~SessionCore() {
   if (link_ != nullptr) link_->Stop();
-  for (Running<SaveRun>& save : saves_) save.thread.join();
-  for (Running<LoadRun>& load : loads_) load.thread.join();
+  JoinAll();
+}
+
+// After the link was stopped: no call waits any more.
+void SessionCore::JoinAll() {
+  std::vector<Running<SaveRun>> saves;
+  std::vector<Running<LoadRun>> loads;
+  {
+    std::lock_guard lock(mutex_);
+    saves.swap(saves_);
+    loads.swap(loads_);
+  }
+  for (Running<SaveRun>& save : saves) save.thread.join();
+  for (Running<LoadRun>& load : loads) load.thread.join();
 }
 
 std::string SessionCore::node() const {
@@ -250,6 +262,7 @@ absl::Status SessionCore::Close(CloseMode mode, absl::Duration timeout) {
     connection->stub().CloseSession(&call.context(), {}, &reply).ok();
   }
   link_->Stop();
+  JoinAll();
   return status;
 }
 

@@ -63,6 +63,7 @@ class SessionCore {
                                                      const SaveOptions& options);
   std::vector<std::shared_ptr<SaveRun>> Saves() const;
   void Reap();
+  void JoinAll();
   absl::Status AwaitSaves(CloseMode mode, absl::Duration deadline) const;
 
   const SessionOptions options_;

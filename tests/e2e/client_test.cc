@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-constexpr absl::Duration kLong = absl::Seconds(60);
+constexpr absl::Duration kLong = absl::Seconds(20);
 
 class ClientTest : public ::testing::Test {
  protected:
