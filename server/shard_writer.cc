@@ -48,6 +48,7 @@ void ShardWriter::Start() {
       for (Block& block : std::exchange(self->waiting_, {})) {
         if (!self->stopped_) self->StartTransfers(std::move(block));
       }
+      if (self->finishing_ && !self->stopped_) self->Finish();
       self->End();
     });
   });
@@ -186,6 +187,10 @@ absl::Status ShardWriter::Recheck(const Block& block) const {
 }
 
 void ShardWriter::Finish() {
+  if (!opened_) {  // An image without bytes needs its files all the same.
+    finishing_ = true;
+    return;
+  }
   Begin();
   root_.writers().Post([self = shared_from_this()] {
     absl::Status status;

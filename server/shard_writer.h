@@ -110,6 +110,7 @@ class ShardWriter : public std::enable_shared_from_this<ShardWriter> {
 
   bool opened_ = false;
   bool stopped_ = false;
+  bool finishing_ = false;      // As soon as the files are open.
   int in_flight_ = 0;           // Jobs and blocks between start and end.
   std::vector<Block> waiting_;  // For the files to be open.
   std::vector<WrittenShard> shards_;
