@@ -255,6 +255,15 @@ absl::StatusOr<std::vector<UnfinishedAttempt>> ListUnfinished(Disk& disk, absl::
   return result;
 }
 
+absl::StatusOr<std::vector<RetiredName>> ListTrash(Disk& disk, absl::string_view job) {
+  ASSIGN_OR_RETURN(std::vector<std::string> names, FoldersIn(disk, TrashDir(job)));
+  std::vector<RetiredName> result;
+  for (const std::string& name : names) {
+    if (std::optional<RetiredName> parsed = ParseRetiredName(name)) result.push_back(*parsed);
+  }
+  return result;
+}
+
 absl::StatusOr<CheckpointInfo> FindCheckpoint(Disk& disk, absl::string_view job,
                                               absl::string_view id) {
   ASSIGN_OR_RETURN(std::optional<CheckpointInfo> found, FindPublished(disk, job, id));

@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "storage/catalog/verdict.h"
 #include "storage/disk/disk.h"
+#include "storage/format/paths.h"
 #include "storage/format/records.h"
 
 namespace ckptd {
@@ -62,6 +63,10 @@ absl::StatusOr<std::vector<Outcome>> ListFailed(Disk& disk, absl::string_view jo
 
 // By (sequence, attempt).
 absl::StatusOr<std::vector<UnfinishedAttempt>> ListUnfinished(Disk& disk, absl::string_view job);
+
+// What was deleted or replaced and still has its bytes in trash/, by name. The daemon removes each
+// (RemoveTrashed) when no reader has it and its grace is over.
+absl::StatusOr<std::vector<RetiredName>> ListTrash(Disk& disk, absl::string_view job);
 
 // NotFound if there is no such checkpoint; FailedPrecondition "not committed yet", naming them, if
 // only unfinished attempts of this id are there; the error of a damaged one.

@@ -327,6 +327,28 @@ TEST_F(Protocol, FailedAttemptsKeepTheirRecordsAndTheLastAreKept) {
   EXPECT_EQ(left[0].record.attempt.sequence, 3u);
 }
 
+TEST_F(Protocol, ANodeFinishesAgainOnlyWithTheSameFragment) {
+  absl::StatusOr<AttemptRecord> record = Begin("x");
+  FragmentRef first = Finish(*record, "a");
+  std::string folder = AttemptDir("job", record->attempt);
+  WriteFile(Join(folder, "fragment-a.pb.a.tmp"), "left over");
+  FinishNode::Options options;
+  options.attempt_dir = folder;
+  options.fragment = MakeTestNode(*record, "a", {0}).fragment;
+  options.file_mode = 0666;
+  FinishNode again(options);
+  runner_.RunToEnd(again);
+  ASSERT_TRUE(again.result().ok()) << again.result().status();
+  EXPECT_EQ(again.result()->crc32c, first.crc32c);
+
+  options.fragment.items[0].value = "0.2";
+  FinishNode other(options);
+  runner_.RunToEnd(other);
+  EXPECT_TRUE(absl::IsAlreadyExists(other.result().status())) << other.result().status();
+  EXPECT_EQ(NamesIn(folder),
+            Names({"ATTEMPT.pb", "fragment-a.pb", "shard-00000-of-00002.safetensors"}));
+}
+
 TEST_F(Protocol, TheNewestIsNotDeletedUnlessAllowed) {
   Save("x");
   Save("y");
@@ -338,9 +360,14 @@ TEST_F(Protocol, TheNewestIsNotDeletedUnlessAllowed) {
   EXPECT_TRUE(absl::IsNotFound(run({.job = "job", .checkpoint_id = "none"})));
   EXPECT_TRUE(absl::IsFailedPrecondition(run({.job = "job", .checkpoint_id = "y"})));
   EXPECT_TRUE(run({.job = "job", .checkpoint_id = "x", .remove_bytes = false}).ok());
-  EXPECT_EQ(NamesIn("job/trash").size(), 1u);
+  std::vector<RetiredName> trash = *ListTrash(disk_, "job");
+  ASSERT_EQ(trash.size(), 1u);
+  EXPECT_EQ(trash[0].id, "x");
   EXPECT_TRUE(run({.job = "job", .checkpoint_id = "y", .allow_newest = true}).ok());
   EXPECT_EQ(NamesIn("job/trash").size(), 1u);
+  RemoveFolder remove = RemoveTrashed("job", trash[0].id, trash[0].attempt);
+  runner_.RunToEnd(remove);
+  EXPECT_TRUE(NamesIn("job/trash").empty());
   EXPECT_TRUE(absl::IsNotFound(Latest(disk_, "job").status()));
 }
 
