@@ -1,5 +1,6 @@
 #include "server/daemon.h"
 
+#include <fcntl.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -24,6 +25,7 @@
 #include "server/rpc/checkpoint_service.h"
 #include "server/rpc/side_socket.h"
 #include "storage/base/status.h"
+#include "storage/base/unique_fd.h"
 #include "storage/base/units.h"
 
 namespace ckptd {
@@ -51,13 +53,29 @@ DiskOptions ToDiskOptions(const Config& config) {
   return options;
 }
 
+// Makes the folder and those above it that are missing, and syncs the parent of each: a fresh root
+// must outlive a power cut.
+absl::Status MakeFolders(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (path.empty() || std::filesystem::is_directory(path, ignored)) return absl::OkStatus();
+  RETURN_IF_ERROR(MakeFolders(path.parent_path()));
+  if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
+    return ErrnoStatus(errno, absl::StrCat("mkdir ", path.string()));
+  UniqueFd parent(open(path.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!parent.valid() || fsync(parent.get()) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("fsync ", path.parent_path().string()));
+  }
+  return absl::OkStatus();
+}
+
 // Makes the root's folder where it is missing, and proves that it can be written.
 absl::Status PrepareRoot(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) return ErrnoStatus(error.value(), absl::StrCat("root ", path));
-  if (access(path.c_str(), R_OK | W_OK | X_OK) != 0)
+  absl::Status made = MakeFolders(path);
+  if (StatusErrno(made) == ENOTDIR) made = absl::FailedPreconditionError(made.message());
+  if (!made.ok()) return WithContext(made, absl::StrCat("root ", path));
+  if (access(path.c_str(), R_OK | W_OK | X_OK) != 0) {
     return ErrnoStatus(errno, absl::StrCat("root ", path));
+  }
   return absl::OkStatus();
 }
 
