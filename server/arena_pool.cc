@@ -132,10 +132,13 @@ void ArenaPool::EvictOrphans(const Key& except, uint64_t room_bytes) {
   }
 }
 
-void ArenaPool::Touch(const Key& key, std::shared_ptr<Arena> arena, Root& root) {
+void ArenaPool::Touch(const Key& key, const std::shared_ptr<Arena>& arena, Root& root) {
   auto left = std::make_shared<std::atomic<uint32_t>>(arena->block_count());
+  std::weak_ptr<Arena> weak = arena;
   for (uint32_t block = 0; block < arena->block_count(); ++block) {
-    touchers_->Post([this, key, arena, block, left, &root] {
+    touchers_->Post([this, key, weak, block, left, &root] {
+      std::shared_ptr<Arena> arena = weak.lock();
+      if (arena == nullptr) return;  // Given up meanwhile.
       Arena::Touch touched = arena->TouchBlock(block, options_.huge_pages);
       bool last = --*left == 0;
       loop_.Post([this, key, arena, block, touched, last, &root] {
@@ -153,8 +156,10 @@ void ArenaPool::Touch(const Key& key, std::shared_ptr<Arena> arena, Root& root) 
   }
 }
 
-void ArenaPool::Attach(std::shared_ptr<Arena> arena, Root& root) {
-  touchers_->Post([arena, &root] {
+void ArenaPool::Attach(const std::shared_ptr<Arena>& arena, Root& root) {
+  touchers_->Post([weak = std::weak_ptr<Arena>(arena), &root] {
+    std::shared_ptr<Arena> arena = weak.lock();
+    if (arena == nullptr) return;
     root.disk().AttachMemory(arena->Memory());
     arena->BeforeUnmap([&root](std::span<std::byte> memory) { root.disk().DetachMemory(memory); });
   });

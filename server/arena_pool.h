@@ -79,8 +79,8 @@ class ArenaPool {
   std::shared_ptr<Arena> Own(std::unique_ptr<Arena> arena);
   uint64_t RoomFor(const Key& key, uint32_t world_size, uint64_t wanted_bytes);
   void EvictOrphans(const Key& except, uint64_t room_bytes);
-  void Touch(const Key& key, std::shared_ptr<Arena> arena, Root& root);
-  void Attach(std::shared_ptr<Arena> arena, Root& root);
+  void Touch(const Key& key, const std::shared_ptr<Arena>& arena, Root& root);
+  void Attach(const std::shared_ptr<Arena>& arena, Root& root);
   void Warn(std::string text);
 
   ControlLoop& loop_;
