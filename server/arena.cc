@@ -80,13 +80,14 @@ Arena::Arena(uint64_t generation, UniqueFd fd, std::byte* base, std::byte* reser
              uint64_t reserved_bytes, uint64_t block_bytes, uint32_t block_count,
              BlockState initial)
     : generation_(generation),
+      adopted_(initial == BlockState::kFree),
       fd_(std::move(fd)),
       base_(base),
       reserved_(reserved),
       reserved_bytes_(reserved_bytes),
       block_bytes_(block_bytes),
       states_(block_count, initial) {
-  if (initial == BlockState::kFree) {
+  if (adopted_) {
     for (uint32_t block = 0; block < block_count; ++block) free_.push_back(block);
   }
 }

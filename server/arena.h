@@ -60,6 +60,7 @@ class Arena {
 
   int fd() const { return fd_.get(); }
   uint64_t generation() const { return generation_; }
+  bool adopted() const { return adopted_; }
   uint64_t block_bytes() const { return block_bytes_; }
   uint32_t block_count() const { return static_cast<uint32_t>(states_.size()); }
   uint64_t bytes() const { return block_bytes_ * states_.size(); }
@@ -96,6 +97,7 @@ class Arena {
   void Free(uint32_t block);
 
   const uint64_t generation_;
+  const bool adopted_;
   const UniqueFd fd_;
   std::byte* const base_;
   std::byte* const reserved_;  // The mapping with its alignment slack.

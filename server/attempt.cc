@@ -220,20 +220,23 @@ void Attempt::OnPlanned(PlanResult result) {
     save.layout = std::move(layout);
     StartStaging(save, {});
     if (state_ == State::kAborting) return;
+    GrantBlocks(rank);
   }
   MaybePlan();  // Ranks that have joined meanwhile.
   MaybeFinish();
 }
 
-// Gives the rank its arena and starts its writer. `held`: blocks that a returning rank has sealed
-// already.
+// Gives the rank its arena, unless it has one, and starts its writer. `held`: blocks that a
+// returning rank has sealed already.
 void Attempt::StartStaging(RankSave& rank, const std::vector<ResumedBlock>& held) {
   uint64_t generation = 0;
   if (rank.layout->image_bytes > 0) {
-    auto arena = context_.arenas.Obtain(record_.job, rank.rank, record_.world_size,
-                                        rank.layout->image_bytes, *root_);
-    if (!arena.ok()) return Fail(FailureOf(arena.status(), rank.rank, "stage"));
-    rank.arena = *arena;
+    if (rank.arena == nullptr) {
+      auto arena = context_.arenas.Obtain(record_.job, rank.rank, record_.world_size,
+                                          rank.layout->image_bytes, *root_);
+      if (!arena.ok()) return Fail(FailureOf(arena.status(), rank.rank, "stage"));
+      rank.arena = *arena;
+    }
     generation = rank.arena->generation();
     rank.blocks.resize((rank.layout->image_bytes + rank.arena->block_bytes() - 1) /
                        rank.arena->block_bytes());
@@ -256,7 +259,6 @@ void Attempt::StartStaging(RankSave& rank, const std::vector<ResumedBlock>& held
     if (state_ == State::kAborting) return;
   }
   CheckStaged(rank);
-  GrantBlocks(rank.rank);
 }
 
 void Attempt::StartWriter(RankSave& rank) {
@@ -302,7 +304,7 @@ void Attempt::GrantBlocks(uint32_t number) {
   auto found = ranks_.find(number);
   if (found == ranks_.end() || state_ == State::kAborting || state_ == State::kEnded) return;
   RankSave& rank = found->second;
-  if (!rank.assigned || rank.arena == nullptr) return;
+  if (!rank.assigned || rank.arena == nullptr || context_.reserved(*this, rank)) return;
   std::vector<BlockGrant> grants;
   while (rank.next_block < rank.blocks.size()) {
     ImageBlock& block = rank.blocks[rank.next_block];
@@ -393,10 +395,9 @@ void Attempt::RankEnded(const Session& session, SessionEnd end) {
   if (found == ranks_.end() || found->second.token != session.token) return;
   RankSave& rank = found->second;
   rank.stream.reset();
-  if (state_ == State::kEnded) {
-    if (end == SessionEnd::kDead) ReleaseGranted(rank.rank);
-    return;
-  }
+  rank.filler =
+      end == SessionEnd::kLost ? RankSave::Filler::kLost : RankSave::Filler::kStopped;
+  if (state_ == State::kEnded) return SettleArena(rank);
   if (rank.staged()) return;  // The daemon has all its bytes.
   rank.state = RankSave::State::kLost;
   absl::Status why;

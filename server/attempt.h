@@ -64,7 +64,10 @@ struct AttemptContext {
   // is about one. May be null.
   std::function<void(absl::string_view event, const Attempt& attempt, std::optional<uint32_t> rank)>
       on_event;
-  std::function<void()> on_change;  // Filled by the table: an attempt is staged, durable or ended.
+  // Filled by the table. An attempt is staged, durable or ended:
+  std::function<void()> on_change;
+  // Do free blocks of that rank's arena hold what another attempt will come back for?
+  std::function<bool(const Attempt& asking, const RankSave& rank)> reserved;
 };
 
 // What a rank asks for, from SaveBegin.
@@ -140,12 +143,15 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   // After the end: the rank's process has stopped writing to the blocks it was granted (it is dead,
   // or began a newer save).
   void ReleaseGranted(uint32_t rank);
+  bool HoldsBlocks() const;  // After the end: there are such blocks.
 
   // State, for status and the table.
   State state() const { return state_; }
   Result result() const { return result_; }
   const AttemptRecord& record() const { return record_; }
   bool minted() const { return record_.attempt.sequence != 0; }
+  bool restarted() const { return restarted_; }  // Left by an earlier life of this daemon.
+  bool AwaitsBlocksOf(uint32_t rank) const;      // Restarted, and that rank is not back yet.
   const std::map<uint32_t, RankSave>& ranks() const { return ranks_; }
   const Failure& failure() const { return failure_; }
   const CheckpointInfo& checkpoint() const { return checkpoint_; }
@@ -185,7 +191,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   void OnDecided(Decision decision, CheckpointInfo checkpoint);
   void Tell();
   void ReleaseSealed();
-  void ForgetArena(RankSave& rank);
+  void SettleArena(RankSave& rank);
   Failure FailureOf(const absl::Status& status, std::optional<uint32_t> rank,
                     absl::string_view phase) const;
   void Point(absl::string_view name) const;
@@ -204,7 +210,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   ReplicaPolicy replicas_ = ReplicaPolicy::kError;
   uint32_t umask_ = 022;
   absl::Duration join_timeout_;
-  bool restarted_ = false;  // Left by an earlier life of this daemon.
+  const bool restarted_ = false;
 
   State state_ = State::kWaiting;
   Result result_ = Result::kNone;

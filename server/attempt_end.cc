@@ -42,6 +42,11 @@ void Attempt::MaybeFinish() {
         options.attempt_dir = self->Dir();
         options.file_mode = self->FileMode();
         options.fragment = BuildFragment(self->record_, self->context_.node, ranks);
+        if (self->restarted_) {  // The earlier life may have died while it wrote its own.
+          self->root_->disk()
+              .Unlink(ckptd::Join(self->Dir(), FragmentFileName(self->context_.node)))
+              .IgnoreError();
+        }
         ActionRunner runner(self->root_->disk(), self->context_.on_point);
         for (auto& [path, file] : files) {
           options.shards.push_back(path);
@@ -166,13 +171,16 @@ void Attempt::End(Result result) {
   Event(result == Result::kCommitted ? "attempt.committed" : "attempt.failed");
   Tell();
   CleanUp();
-  for (auto& [rank, save] : ranks_) {  // Ended attempts are remembered, their plans are not.
-    save.plan.reset();
-    save.layout.reset();
+  // Ended attempts are remembered, their plans are not; to take a large one apart takes a while.
+  std::vector<std::shared_ptr<const void>> plans;
+  for (auto& [rank, save] : ranks_) {
+    plans.push_back(std::move(save.plan));
+    plans.push_back(std::move(save.layout));
     save.ordinals = {};
     for (ImageBlock& block : save.blocks) block.unit_crc32c = {};
-    ForgetArena(save);
+    SettleArena(save);
   }
+  root_->writers().Post([plans = std::move(plans)] {});
   on_end_(*this);
 }
 
@@ -226,7 +234,6 @@ void Attempt::ReleaseSealed() {
       save.arena->Written(block.arena_block);
       freed = true;
     }
-    if (save.state == RankSave::State::kLost) ReleaseGranted(rank);
     if (freed) context_.arenas.NotifyFree(record_.job, rank);
   }
 }
@@ -234,24 +241,29 @@ void Attempt::ReleaseSealed() {
 void Attempt::ReleaseGranted(uint32_t number) {
   auto found = ranks_.find(number);
   if (found == ranks_.end()) return;
-  bool freed = false;
-  for (ImageBlock& block : found->second.blocks) {
-    if (block.state != ImageBlock::State::kGranted) continue;
-    block.state = ImageBlock::State::kNeeded;
-    found->second.arena->Abandon(block.arena_block);
-    freed = true;
-  }
-  if (freed) context_.arenas.NotifyFree(record_.job, number);
-  if (state_ == State::kEnded) ForgetArena(found->second);
+  if (found->second.filler == RankSave::Filler::kLiving)
+    found->second.filler = RankSave::Filler::kStopped;
+  SettleArena(found->second);
 }
 
 // An ended attempt holds no memory, except where a living rank may still be filling it.
-void Attempt::ForgetArena(RankSave& rank) {
-  for (const ImageBlock& block : rank.blocks) {
-    if (block.state == ImageBlock::State::kGranted) return;
+void Attempt::SettleArena(RankSave& rank) {
+  bool freed = false;
+  for (ImageBlock& block : rank.blocks) {
+    if (block.state != ImageBlock::State::kGranted) continue;
+    if (rank.filler == RankSave::Filler::kLiving) return;
+    if (rank.filler == RankSave::Filler::kLost) continue;  // Its blocks are never free again.
+    rank.arena->Abandon(block.arena_block);
+    freed = true;
   }
   rank.blocks.clear();
   rank.arena.reset();
+  if (freed) context_.arenas.NotifyFree(record_.job, rank.rank);
+}
+
+bool Attempt::HoldsBlocks() const {
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [](const auto& entry) { return entry.second.arena != nullptr; });
 }
 
 Outcome Attempt::MakeOutcome() const {

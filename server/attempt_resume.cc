@@ -31,6 +31,7 @@ absl::Status Attempt::Resume(const Session& session, const SaveOptions& options,
         "the ordinals to resume are not ascending numbers of the plan");
   }
   umask_ = session.info.umask;
+  replicas_ = options.replicas;
   RankSave save = NewRank(session, options, plan, std::move(stream));
   save.ordinals = resume.ordinals;
   save.assigned = !resume.ordinals.empty() || !resume.sealed.empty() || resume.staged;
@@ -61,7 +62,8 @@ void Attempt::Reattach(RankSave& rank, const ResumeState& resume,
   rank.stream = std::move(stream);
   Progress();
   if (minted()) rank.stream->Admitted(record_.attempt);
-  if (!rank.assigned) return;
+  if (!rank.assigned || rank.layout == nullptr) return;
+  bool was_staged = rank.staged();
   rank.stream->Assigned(rank.ordinals, rank.arena == nullptr ? 0 : rank.arena->generation());
   for (const ResumedBlock& held : resume.sealed) {
     if (held.image_block < rank.blocks.size() &&
@@ -75,8 +77,15 @@ void Attempt::Reattach(RankSave& rank, const ResumeState& resume,
       grants.push_back({i, rank.blocks[i].arena_block});
   }
   if (!grants.empty() && rank.stream) rank.stream->Granted(grants);
-  if (rank.staged() && rank.stream) rank.stream->Staged();
+  if (was_staged && rank.stream) rank.stream->Staged();
   if (node_durable_ && rank.stream) rank.stream->Durable();
+}
+
+// Until a rank is back, blocks of its arena that look free may hold its image.
+bool Attempt::AwaitsBlocksOf(uint32_t rank) const {
+  if (!restarted_ || (state_ != State::kJoining && state_ != State::kStaging)) return false;
+  auto found = ranks_.find(rank);
+  return found == ranks_.end() || (found->second.assigned && found->second.layout == nullptr);
 }
 
 // A restarted daemon: the blocks that the client still holds are sealed as they are, the others are
@@ -90,20 +99,18 @@ void Attempt::TakeBack(uint32_t number, const ResumeState& resume,
     state_ = State::kStaging;
     reported_ = "staging";
   }
-  size_t needed = 0;
-  if (rank.layout->image_bytes > 0) {
-    rank.arena = context_.arenas.Find(record_.job, number);
-    size_t block_bytes = rank.arena == nullptr ? 1 : rank.arena->block_bytes();
-    needed = rank.arena == nullptr ? 1 : (rank.layout->image_bytes + block_bytes - 1) / block_bytes;
-  }
-  if (resume.staged && resume.sealed.size() < needed) {
-    return Fail(
-        FailureOf(absl::AbortedError(absl::StrCat("the daemon restarted, and rank ", number,
-                                                  " holds ", resume.sealed.size(), " of its ",
-                                                  needed, " staged blocks: the bytes are gone")),
-                  number, "settle"));
-  }
+  // As it is: what is sealed lies in it.
+  if (!resume.sealed.empty()) rank.arena = context_.arenas.Find(record_.job, number);
   StartStaging(rank, resume.sealed);
+  if (state_ == State::kAborting) return;
+  if (resume.staged && !rank.staged()) {
+    return Fail(FailureOf(
+        absl::AbortedError(absl::StrCat("the daemon restarted, and rank ", number, " holds ",
+                                        rank.blocks.size() - rank.unsealed, " of its ",
+                                        rank.blocks.size(), " staged blocks: the bytes are gone")),
+        number, "settle"));
+  }
+  context_.arenas.NotifyFree(record_.job, number);  // For this attempt and those that waited for it.
   MaybePlan();
 }
 

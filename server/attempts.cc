@@ -27,17 +27,24 @@ void AnswerEnded(const Attempt& attempt, SaveStream& stream) {
 Attempts::Attempts(AttemptContext& context, Options options)
     : context_(context), options_(options) {
   context_.on_change = [this] { Changed(); };
+  context_.reserved = [this](const Attempt& asking, const RankSave& rank) {
+    return rank.arena->adopted() &&
+           std::any_of(in_flight_.begin(), in_flight_.end(), [&](const auto& other) {
+             return other.get() != &asking && other->record().job == asking.record().job &&
+                    other->AwaitsBlocksOf(rank.rank);
+           });
+  };
 }
 
 void Attempts::Save(const Session& session, std::shared_ptr<Root> root, const SaveOptions& options,
                     std::shared_ptr<const RankPlan> plan, std::optional<ResumeState> resume,
                     std::shared_ptr<SaveStream> stream, std::shared_ptr<Ticket> ticket) {
   ticket->rank = session.info.rank;
-  // A rank that begins a save has stopped filling what its ended ones were granted.
-  for (const std::shared_ptr<Attempt>& ended : ended_) {
-    if (ended->record().job == session.info.job) ended->ReleaseGranted(session.info.rank);
+  // A rank that begins a new save has stopped filling what its ended ones were granted.
+  for (size_t i = 0; i < ended_.size() && !resume; ++i) {
+    if (ended_[i]->record().job == session.info.job) ended_[i]->ReleaseGranted(session.info.rank);
   }
-  if (AnswerRepeated(session, options, stream, *ticket)) return;
+  if (AnswerRepeated(session, options, resume, stream, *ticket)) return;
   if (resume) {
     return Resume(session, std::move(root), options, std::move(plan), *std::move(resume),
                   std::move(stream), *ticket);
@@ -47,6 +54,7 @@ void Attempts::Save(const Session& session, std::shared_ptr<Root> root, const Sa
 
 // The same request again, its reply having been lost: the same answer.
 bool Attempts::AnswerRepeated(const Session& session, const SaveOptions& options,
+                              const std::optional<ResumeState>& resume,
                               const std::shared_ptr<SaveStream>& stream, Ticket& ticket) {
   auto is_it = [&](const Attempt& attempt) {
     if (attempt.record().job != session.info.job) return false;
@@ -56,9 +64,13 @@ bool Attempts::AnswerRepeated(const Session& session, const SaveOptions& options
   };
   for (const std::shared_ptr<Attempt>& attempt : in_flight_) {
     if (!is_it(*attempt) || attempt->state() == Attempt::State::kEnded) continue;
-    ticket.attempt = attempt;
-    absl::Status status = attempt->Resume(session, options, nullptr, {}, stream);
-    if (!status.ok()) stream->Failed(AdmitFailure(status, context_.node));
+    absl::Status status =
+        attempt->Resume(session, options, nullptr, resume.value_or(ResumeState()), stream);
+    if (status.ok()) {
+      ticket.attempt = attempt;
+    } else {
+      stream->Failed(AdmitFailure(status, context_.node));
+    }
     return true;
   }
   for (const std::shared_ptr<Attempt>& attempt : ended_) {
@@ -70,15 +82,24 @@ bool Attempts::AnswerRepeated(const Session& session, const SaveOptions& options
 }
 
 bool Attempts::AnswerRefused(const Key& key, uint32_t rank, SaveStream& stream) {
-  auto found = refusals_.find(key);
+  auto found = std::find_if(refusals_.begin(), refusals_.end(),
+                            [&](const Refusal& refusal) { return refusal.key == key; });
   if (found == refusals_.end()) return false;
-  if (!found->second.told.insert(rank).second) {
+  if (!found->told.insert(rank).second) {
     refusals_.erase(found);  // It tries again: a new attempt.
     return false;
   }
-  stream.Failed(found->second.failure);
-  if (found->second.told.size() == found->second.world_size) refusals_.erase(found);
+  stream.Failed(found->failure);
+  if (found->told.size() == found->world_size) refusals_.erase(found);
   return true;
+}
+
+// Until all of its ranks have asked, one has ended or newer ones crowd it out.
+void Attempts::Refuse(Refusal refusal) {
+  if (refusal.told.size() >= refusal.world_size) return;
+  std::erase_if(refusals_, [&](const Refusal& old) { return old.key == refusal.key; });
+  if (refusals_.size() == kRefusalsKept) refusals_.pop_front();
+  refusals_.push_back(std::move(refusal));
 }
 
 std::shared_ptr<Attempt> Attempts::FindJoinable(const Key& key) const {
@@ -109,12 +130,12 @@ void Attempts::Join(const Session& session, std::shared_ptr<Root> root, const Sa
     }
     if (options.reject_overlap &&
         AdmittedCount(session.info.job) >= options_.max_inflight_attempts) {
-      Refusal refusal{OverlapFailure(session.info.job, "on_overlap=reject"),
+      Refusal refusal{key,
+                      OverlapFailure(session.info.job, "on_overlap=reject"),
                       session.info.world_size,
                       {session.info.rank}};
       stream->Failed(refusal.failure);
-      if (refusal.world_size > 1) refusals_[key] = std::move(refusal);
-      return;
+      return Refuse(std::move(refusal));
     }
     attempt = std::make_shared<Attempt>(context_, std::move(root), session.info, options,
                                         [this](Attempt& ended) { OnEnd(ended); });
@@ -133,11 +154,12 @@ void Attempts::Join(const Session& session, std::shared_ptr<Root> root, const Sa
         OverlapFailure(attempt->record().job,
                        absl::StrCat("waited ", ckptd::FormatDuration(options_.admit_timeout)));
     const AttemptRecord& record = attempt->record();
-    Refusal refusal{failure, record.world_size, {}};
+    Refusal refusal{{record.job, record.incarnation, record.checkpoint_id},
+                    failure,
+                    record.world_size,
+                    {}};
     for (const auto& [rank, save] : attempt->ranks()) refusal.told.insert(rank);
-    if (refusal.told.size() < refusal.world_size) {
-      refusals_[{record.job, record.incarnation, record.checkpoint_id}] = std::move(refusal);
-    }
+    Refuse(std::move(refusal));
     attempt->Fail(std::move(failure));
   });
 }
@@ -173,14 +195,17 @@ void Attempts::Resume(const Session& session, std::shared_ptr<Root> root,
                       const SaveOptions& options, std::shared_ptr<const RankPlan> plan,
                       ResumeState resume, std::shared_ptr<SaveStream> stream, Ticket& ticket) {
   auto is_it = [&](const std::shared_ptr<Attempt>& attempt) {
-    return attempt->record().job == session.info.job && attempt->record().attempt == resume.attempt;
+    return attempt->minted() && attempt->record().job == session.info.job &&
+           attempt->record().attempt == resume.attempt;
   };
   auto live = std::find_if(in_flight_.begin(), in_flight_.end(), is_it);
   if (live != in_flight_.end()) {
-    ticket.attempt = *live;
+    std::shared_ptr<Attempt> attempt = *live;
     absl::Status status =
-        (*live)->Resume(session, options, std::move(plan), std::move(resume), stream);
-    if (!status.ok()) stream->Failed(Failure{status, session.info.rank, context_.node, "join"});
+        attempt->Resume(session, options, std::move(plan), std::move(resume), stream);
+    if (!status.ok())
+      return stream->Failed(Failure{status, session.info.rank, context_.node, "join"});
+    ticket.attempt = std::move(attempt);
     return;
   }
   auto over = std::find_if(ended_.begin(), ended_.end(), is_it);
@@ -232,6 +257,10 @@ void Attempts::AddFailure(Outcome outcome) {
 }
 
 void Attempts::SessionEnded(const Session& session, SessionEnd end) {
+  const SessionInfo& info = session.info;
+  std::erase_if(refusals_, [&](const Refusal& refusal) {
+    return std::get<0>(refusal.key) == info.job && std::get<1>(refusal.key) == info.incarnation;
+  });
   std::vector<std::shared_ptr<Attempt>> attempts(in_flight_);
   attempts.insert(attempts.end(), ended_.begin(), ended_.end());
   for (const std::shared_ptr<Attempt>& attempt : attempts) {
@@ -294,8 +323,16 @@ void Attempts::OnEnd(Attempt& attempt) {
   std::shared_ptr<Attempt> keep = *position;
   in_flight_.erase(position);
   ended_.push_back(keep);
-  if (ended_.size() > kEndedKept) ended_.pop_front();
+  if (ended_.size() > kEndedKept) {
+    // One that a living rank may still be writing for gives its blocks back first.
+    auto idle = std::find_if(ended_.begin(), ended_.end(),
+                             [](const auto& entry) { return !entry->HoldsBlocks(); });
+    if (idle != ended_.end()) ended_.erase(idle);
+  }
   if (keep->result() == Attempt::Result::kFailed) AddFailure(keep->MakeOutcome());
+  // What was reserved for a restarted one is anybody's now.
+  for (uint32_t rank = 0; keep->restarted() && rank < keep->record().world_size; ++rank)
+    BlockFree(keep->record().job, rank);
   Changed();
   AdmitWaiting();
   if (in_flight_.empty() && drained_) std::exchange(drained_, nullptr)();

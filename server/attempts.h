@@ -38,6 +38,7 @@ class Attempts {
   };
 
   static constexpr size_t kEndedKept = 100;  // For repeated requests.
+  static constexpr size_t kRefusalsKept = 100;
   static constexpr size_t kFailuresKeptPerJob = 100;
 
   // Fills context.on_change.
@@ -72,14 +73,17 @@ class Attempts {
  private:
   using Key = std::tuple<std::string, std::string, std::string>;  // Job, incarnation, id.
   struct Refusal {
+    Key key;
     Failure failure;
     uint32_t world_size = 0;
     std::set<uint32_t> told;
   };
 
   bool AnswerRepeated(const Session& session, const SaveOptions& options,
+                      const std::optional<ResumeState>& resume,
                       const std::shared_ptr<SaveStream>& stream, Ticket& ticket);
   bool AnswerRefused(const Key& key, uint32_t rank, SaveStream& stream);
+  void Refuse(Refusal refusal);
   void Join(const Session& session, std::shared_ptr<Root> root, const SaveOptions& options,
             std::shared_ptr<const RankPlan> plan, std::shared_ptr<SaveStream> stream,
             Ticket& ticket);
@@ -99,7 +103,7 @@ class Attempts {
   const Options options_;
   std::vector<std::shared_ptr<Attempt>> in_flight_;  // In the order of their first join.
   std::deque<std::shared_ptr<Attempt>> ended_;
-  std::map<Key, Refusal> refusals_;
+  std::deque<Refusal> refusals_;
   std::map<std::string, std::deque<Outcome>> failures_;  // By job, oldest first.
   std::vector<std::function<bool()>> watchers_;
   std::function<void()> drained_;

@@ -26,12 +26,16 @@ struct ImageBlock {
 
 struct RankSave {
   enum class State { kJoined, kStaging, kStaged, kWritten, kLost };
+  // May its process still write to blocks that it was granted? kStopped: it is dead, or has said
+  // so. kLost: nobody knows, and its arena is never used again.
+  enum class Filler { kLiving, kStopped, kLost };
 
   uint32_t rank = 0;
   int64_t pid = 0;
   std::string token;  // Of the session that joined.
   std::string request_id;
   State state = State::kJoined;
+  Filler filler = Filler::kLiving;
   std::shared_ptr<const RankPlan> plan;
   std::shared_ptr<SaveStream> stream;  // Null while the connection is broken.
 
