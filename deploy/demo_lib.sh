@@ -62,6 +62,9 @@ die() {
 seconds() {
   awk -v s="$1" 'BEGIN { if (s < 1) printf "%.0f ms", s * 1000; else printf "%.1f s", s }'
 }
+seconds_range() {
+  awk -v a="$1" -v b="$2" 'BEGIN { printf "%.0f to %.0f ms", a * 1000, b * 1000 }'
+}
 megabytes() { awk -v b="$1" 'BEGIN { printf "%.1f MB", b / 1e6 }'; }
 since() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }'; }
 
@@ -193,12 +196,14 @@ field() {
   [[ $2 =~ $pattern ]] && echo "${BASH_REMATCH[1]}"
 }
 
-# slowest NAME LINE...: the largest value of a field.
-slowest() {
+# fields NAME LINE...: the values of a field, the smallest first.
+fields() {
   local name=$1 line
   shift
-  for line in "$@"; do field "$name" "$line"; done | sort -g | tail -n 1
+  for line in "$@"; do field "$name" "$line"; done | sort -g
 }
+fastest() { fields "$@" | sed -n 1p; }
+slowest() { fields "$@" | tail -n 1; }
 
 close_ranks() {
   local rank
@@ -224,7 +229,7 @@ compare() {
   while read -r verdict id text; do
     count=$((count + 1))
     if [[ $verdict == ok ]]; then
-      pass "$id: every byte equals the model's + ${id#step-} ($text)"
+      pass "$id: every byte is what step ${id#step-} must be ($text)"
     else
       fail "${text/ /: }"  # "not", "ok", and the rest.
     fi
