@@ -276,7 +276,7 @@ Json TestTrainer::AwaitOutcome(const std::string& id, absl::Duration timeout) {
   if (event.is_null()) {
     ADD_FAILURE() << "trainer " << pid() << " never hears how " << id
                   << " ended; it has heard: " << Json(events_).dump();
-    return Json{{"event", ""}};
+    return Json{{"event", ""}, {"code", ""}, {"message", ""}};
   }
   return event;
 }
