@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/mutation.h"
 #include "storage/base/check.h"
 #include "storage/base/status.h"
 #include "storage/base/units.h"
@@ -92,6 +93,7 @@ void Attempt::OnBegun(const absl::StatusOr<AttemptRecord>& result) {
   if (state_ == State::kAborting) return AbortWhenIdle();
   if (!result.ok()) return Fail(FailureOf(result.status(), std::nullopt, "admit"));
   state_ = State::kJoining;
+  context_.on_change();
   Event("attempt.begun");
   for (auto& [rank, save] : ranks_) {
     Point("joined");
@@ -354,6 +356,10 @@ void Attempt::SealBlock(RankSave& rank, uint32_t image_block, std::vector<uint32
   --rank.unsealed;
   Progress();
   rank.writer->Write(image_block, block.arena_block, std::move(unit_crc32c));
+  if (Mutated(BlockMutation::kReuseBeforeCompletion)) {
+    rank.arena->Written(block.arena_block);
+    context_.arenas.NotifyFree(record_.job, rank.rank);
+  }
   CheckStaged(rank);
 }
 
@@ -378,7 +384,7 @@ void Attempt::CheckStaged(RankSave& rank) {
 void Attempt::OnBlockWritten(uint32_t number, uint32_t image_block, uint32_t arena_block) {
   RankSave& rank = ranks_.at(number);
   rank.blocks[image_block].state = ImageBlock::State::kWritten;
-  rank.arena->Written(arena_block);
+  if (!Mutated(BlockMutation::kReuseBeforeCompletion)) rank.arena->Written(arena_block);
   --rank.unwritten;
   Progress();
   if (rank.unwritten == 0 && rank.staged()) rank.writer->Finish();
@@ -394,7 +400,8 @@ void Attempt::RankEnded(const Session& session, SessionEnd end) {
   auto found = ranks_.find(session.info.rank);
   if (found == ranks_.end() || found->second.token != session.token) return;
   RankSave& rank = found->second;
-  rank.stream.reset();
+  // One that lives without its connection may still listen here.
+  if (end != SessionEnd::kLost) rank.stream.reset();
   rank.filler =
       end == SessionEnd::kLost ? RankSave::Filler::kLost : RankSave::Filler::kStopped;
   if (state_ == State::kEnded) return SettleArena(rank);

@@ -64,7 +64,7 @@ struct AttemptContext {
   // is about one. May be null.
   std::function<void(absl::string_view event, const Attempt& attempt, std::optional<uint32_t> rank)>
       on_event;
-  // Filled by the table. An attempt is staged, durable or ended:
+  // Filled by the table. An attempt has begun, is staged or durable:
   std::function<void()> on_change;
   // Do free blocks of that rank's arena hold what another attempt will come back for?
   std::function<bool(const Attempt& asking, const RankSave& rank)> reserved;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/attempt.h"
 #include "server/fragment_builder.h"
+#include "server/mutation.h"
 #include "storage/base/check.h"
 #include "storage/base/status.h"
 #include "storage/commit/cleanup.h"
@@ -231,7 +232,8 @@ void Attempt::ReleaseSealed() {
     for (ImageBlock& block : save.blocks) {
       if (block.state != ImageBlock::State::kSealed) continue;
       block.state = ImageBlock::State::kWritten;
-      save.arena->Written(block.arena_block);
+      if (!Mutated(BlockMutation::kReuseBeforeCompletion))
+        save.arena->Written(block.arena_block);
       freed = true;
     }
     if (freed) context_.arenas.NotifyFree(record_.job, rank);

@@ -26,7 +26,10 @@ void AnswerEnded(const Attempt& attempt, SaveStream& stream) {
 
 Attempts::Attempts(AttemptContext& context, Options options)
     : context_(context), options_(options) {
-  context_.on_change = [this] { Changed(); };
+  context_.on_change = [this] {
+    Changed();
+    AdmitWaiting();
+  };
   context_.reserved = [this](const Attempt& asking, const RankSave& rank) {
     return rank.arena->adopted() &&
            std::any_of(in_flight_.begin(), in_flight_.end(), [&](const auto& other) {
@@ -187,8 +190,16 @@ void Attempts::AdmitWaiting() {
   for (size_t i = 0; i < in_flight_.size(); ++i) {
     std::shared_ptr<Attempt> attempt = in_flight_[i];
     if (attempt->state() != Attempt::State::kWaiting) continue;
-    if (AdmittedCount(attempt->record().job) < options_.max_inflight_attempts) attempt->Begin();
+    const std::string& job = attempt->record().job;
+    if (AdmittedCount(job) < options_.max_inflight_attempts && !IsBeginning(job)) attempt->Begin();
   }
+}
+
+// One after the other, so that sequences are minted in the order of the joins, each once.
+bool Attempts::IsBeginning(const std::string& job) const {
+  return std::any_of(in_flight_.begin(), in_flight_.end(), [&](const auto& attempt) {
+    return attempt->record().job == job && attempt->state() == Attempt::State::kBeginning;
+  });
 }
 
 void Attempts::Resume(const Session& session, std::shared_ptr<Root> root,

@@ -95,6 +95,7 @@ class Attempts {
   uint32_t AdmittedCount(const std::string& job) const;
   Failure OverlapFailure(const std::string& job, absl::string_view what) const;
   void AdmitWaiting();
+  bool IsBeginning(const std::string& job) const;
   void OnEnd(Attempt& attempt);
   void Changed();
   std::shared_ptr<Attempt> FindJoinable(const Key& key) const;

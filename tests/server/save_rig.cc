@@ -135,7 +135,7 @@ struct SaveRig::Life {
     root->readers().Stop();
   }
 
-  std::unique_ptr<FaultInjector> injector;
+  std::shared_ptr<FaultInjector> injector;
   std::shared_ptr<Root> root;
   ControlLoop loop;
   ArenaPool arenas;
@@ -167,7 +167,9 @@ void SaveRig::Crash() {
     }
     return true;
   });
+  former_disks_.emplace_back(life_->injector, life_->root);
   life_.reset();
+  seen_arenas_.clear();
 }
 
 void SaveRig::Start(const std::string& faults) {

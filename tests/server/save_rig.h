@@ -148,6 +148,8 @@ class SaveRig {
   std::mutex mutex_;  // Guards points_.
   std::map<std::string, int> points_;
   std::vector<std::weak_ptr<Arena>> seen_arenas_;
+  // Of former lives: the ranks hold their arenas.
+  std::vector<std::pair<std::shared_ptr<FaultInjector>, std::shared_ptr<Root>>> former_disks_;
   std::unique_ptr<Life> life_;
   uint64_t next_random_ = 1;
   int next_token_ = 1;
