@@ -14,9 +14,10 @@ namespace {
 // How often the place of the id may be taken again before the attempt gives up.
 constexpr int kPublishTriesMax = 8;
 
-Failure MakeFailure(absl::Status why, absl::string_view phase) {
+Failure MakeFailure(absl::Status why, absl::string_view node, absl::string_view phase) {
   Failure failure;
   failure.status = std::move(why);
+  failure.node = std::string(node);
   failure.phase = std::string(phase);
   return failure;
 }
@@ -236,7 +237,7 @@ void Decide::TellCommitted() { Tell({.kind = Decision::Kind::kCommitted, .manife
 // Steps 8 to 12.
 
 void Decide::GiveUp(absl::Status why, absl::string_view phase) {
-  outcome_.failure = MakeFailure(std::move(why), phase);
+  outcome_.failure = MakeFailure(std::move(why), node_, phase);
   StartAbort();
 }
 
@@ -346,7 +347,7 @@ void Decide::StartPutBack(Decision to_tell) {
 }
 
 void Decide::Unknown(absl::Status why, absl::string_view phase) {
-  Tell({.kind = Decision::Kind::kUnknown, .failure = MakeFailure(std::move(why), phase)});
+  Tell({.kind = Decision::Kind::kUnknown, .failure = MakeFailure(std::move(why), node_, phase)});
 }
 
 void Decide::Tell(Decision decision) { decision_ = std::move(decision); }
