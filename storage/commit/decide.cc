@@ -111,8 +111,8 @@ void Decide::AdvanceFiles(ActionResult result) {
 void Decide::OnChecked() {
   if (!check_->status().ok()) {
     if (!leave_incomplete_) return GiveUp(check_->status(), "commit");
-    return Tell(
-        {.kind = Decision::Kind::kLeft, .failure = MakeFailure(check_->status(), "commit")});
+    return Tell({.kind = Decision::Kind::kLeft,
+                 .failure = MakeFailure(check_->status(), node_, "commit")});
   }
   AttemptRecord record = record_;
   if (Mutated(Mutation::kCommitBeforeLastFragment)) {
