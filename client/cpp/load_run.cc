@@ -171,15 +171,19 @@ absl::Status LoadRun::AddPiece(const v1::LoadPiece& piece) {
 absl::Status LoadRun::OpenWindow(const v1::LoadPlan& plan) {
   v1::SideRequest request;
   request.mutable_get_window()->set_load_id(plan.load_id());
-  ASSIGN_OR_RETURN(SideChannel::Reply reply, connection_->side().Call(request, -1, kAnswerTimeout));
+  auto reply = connection_->side().Call(request, -1, kAnswerTimeout);
+  window_gone_ = absl::IsNotFound(reply.status());
+  if (window_gone_) return absl::OkStatus();  // The load has failed already; the stream says why.
+  if (!reply.ok()) return reply.status();
   window_block_bytes_ = plan.window_block_bytes();
   ASSIGN_OR_RETURN(
-      window_, SharedMemory::Map(std::move(reply.fd), window_block_bytes_ * plan.window_blocks(),
+      window_, SharedMemory::Map(std::move(reply->fd), window_block_bytes_ * plan.window_blocks(),
                                  false, guard_));
   return absl::OkStatus();
 }
 
 absl::Status LoadRun::HandleFilled(const v1::Filled& filled) {
+  if (window_gone_) return absl::OkStatus();
   if (window_ == nullptr || filled.bytes() > window_block_bytes_ ||
       filled.window_block() >= window_->bytes().size() / window_block_bytes_) {
     return absl::InternalError("ckptd fills a window block that there is not");

@@ -78,7 +78,8 @@ class LoadRun {
   std::map<uint32_t, std::vector<Piece>> pieces_;  // By file, in order of offset.
   std::unique_ptr<SharedMemory> window_;
   uint64_t window_block_bytes_ = 0;
-  bool touched_ = false;  // Targets are no longer as they were.
+  bool window_gone_ = false;  // Before it was fetched.
+  bool touched_ = false;      // Targets are no longer as they were.
   std::atomic<bool> cancelled_{false};
   bool done_ = false;
   LoadReport report_;
