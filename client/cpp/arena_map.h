@@ -51,8 +51,8 @@ class ArenaMap {
   // The daemon granted the block to image block `image_block` of save `save` (not 0). True for the
   // block's first time: its pages exist, but are not in this process's tables yet.
   bool Give(uint32_t block, uint64_t save, uint32_t image_block);
-  // Enters the pages of a part of a granted block, which is cheaper than a fault for each. Of a
-  // block that was not granted yet it would make pages at the client's expense.
+  // Enters the pages of a part of a block that the daemon has touched (as every granted one), which
+  // is cheaper than a fault for each. Of another block it would make pages at the client's expense.
   static void EnterPages(std::span<std::byte> part);
 
   // Nobody else was given it since.

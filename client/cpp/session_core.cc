@@ -94,7 +94,13 @@ absl::Status SessionCore::Prewarm(State state) {
   writer->WritesDone();
   RETURN_IF_ERROR(FromGrpc(writer->Finish()));
   if (reply.arena_bytes() == 0) return absl::OkStatus();  // A rank without bytes needs none.
-  return arena_.Get(*connection, reply.arena_generation()).status();
+  ASSIGN_OR_RETURN(std::shared_ptr<ArenaMap> arena,
+                   arena_.Get(*connection, reply.arena_generation()));
+  // The daemon has touched every block.
+  pool_.Run(arena->block_count(), [&arena](size_t block) {
+    ArenaMap::EnterPages(arena->Block(static_cast<uint32_t>(block)));
+  });
+  return absl::OkStatus();
 }
 
 SaveSettings SessionCore::SettingsFor(const SaveOptions& options) const {
