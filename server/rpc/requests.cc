@@ -1,5 +1,6 @@
 #include "server/rpc/requests.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,13 @@ namespace ckptd {
 namespace {
 
 constexpr size_t kRequestIdBytesMax = 200;
+
+// Longer than anybody waits, and still far from what an int64 of nanoseconds holds.
+constexpr uint64_t kWaitMsMax = uint64_t{100} * 365 * 24 * 3600 * 1000;
+
+absl::Duration WaitOf(uint64_t ms) {
+  return absl::Milliseconds(static_cast<int64_t>(std::min(ms, kWaitMsMax)));
+}
 
 Box FromProto(const v1::Box& box) {
   return Box{{box.offsets().begin(), box.offsets().end()},
@@ -65,6 +73,12 @@ absl::StatusOr<SaveOptions> ParseSaveBegin(const v1::SaveBegin& begin) {
     return absl::InvalidArgumentError(
         absl::StrCat("a request id has 1 to ", kRequestIdBytesMax, " bytes"));
   }
+  if (!v1::OnExisting_IsValid(begin.on_existing()) || !v1::OnOverlap_IsValid(begin.on_overlap()) ||
+      !v1::Replicas_IsValid(begin.replicas())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a choice that this daemon does not know: on_existing ", begin.on_existing(),
+        ", on_overlap ", begin.on_overlap(), ", replicas ", begin.replicas()));
+  }
   SaveOptions options;
   options.checkpoint_id = begin.checkpoint_id();
   options.step = begin.step();
@@ -73,7 +87,7 @@ absl::StatusOr<SaveOptions> ParseSaveBegin(const v1::SaveBegin& begin) {
   options.reject_overlap = begin.on_overlap() == v1::ON_OVERLAP_REJECT;
   options.replicas = begin.replicas() == v1::REPLICAS_LOWEST_RANK ? ReplicaPolicy::kLowestRank
                                                                   : ReplicaPolicy::kError;
-  options.join_timeout = absl::Milliseconds(begin.join_timeout_ms());
+  options.join_timeout = WaitOf(begin.join_timeout_ms());
   return options;
 }
 
@@ -101,7 +115,7 @@ LoadRequest ParseLoadBegin(const v1::LoadBegin& begin) {
   request.restore_id = begin.restore_id();
   request.options.partial = begin.partial();
   request.options.strict = begin.strict();
-  request.wait = absl::Milliseconds(begin.wait_ms());
+  request.wait = WaitOf(begin.wait_ms());
   return request;
 }
 

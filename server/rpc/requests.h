@@ -16,7 +16,7 @@ namespace ckptd {
 // kEntriesPerRankMax. The whole plan is then checked by ValidateRankPlan().
 absl::Status AppendPlanPart(const v1::PlanPart& part, RankPlan& plan);
 
-// InvalidArgument for an id, step or request id that is none.
+// InvalidArgument for an id, request id or choice that is none.
 absl::StatusOr<SaveOptions> ParseSaveBegin(const v1::SaveBegin& begin);
 absl::StatusOr<ResumeState> ParseResume(const v1::Resume& resume);
 
