@@ -132,6 +132,10 @@ void Core::OnSessionEnd(const Session& session, SessionEnd end) {
       end == SessionEnd::kClosed ? "session.closed" : "session.lost",
       {{"job", info.job}, {"rank", info.rank}, {"pid", info.pid}, {"why", SessionEndName(end)}});
   attempts_.SessionEnded(session, end);
+  bool last = std::none_of(sessions_.all().begin(), sessions_.all().end(), [&](const auto& entry) {
+    return entry.second.info.job == info.job && entry.second.info.incarnation == info.incarnation;
+  });
+  if (last) loads_.Forget(info.job, info.incarnation);
   if (end == SessionEnd::kDead) {
     arenas_.Orphan(info.job, info.rank);  // Its successor finds the last image there.
   } else {

@@ -12,6 +12,12 @@
 #include "storage/format/paths.h"
 
 namespace ckptd {
+namespace {
+
+// How often a checkpoint that moves while it is opened is looked for again.
+constexpr int kFindTriesMax = 8;
+
+}  // namespace
 
 class Load : public std::enable_shared_from_this<Load> {
  public:
@@ -40,10 +46,13 @@ class Load : public std::enable_shared_from_this<Load> {
     absl::Status status;
     CheckpointInfo checkpoint;
     std::shared_ptr<LoadPlan> plan;
+    std::vector<std::shared_ptr<File>> files;  // As plan->files; null if nothing is read of it.
   };
 
   void FindAndPlan(const std::string& id);
   Planned FindAndPlanOnWorker(const std::string& id) const;
+  absl::Status FindPlanAndOpen(const std::string& id, Planned& planned) const;
+  bool IsStillThere(const CheckpointInfo& checkpoint) const;
   absl::Status ReadItems(LoadPlan& plan, const std::string& folder) const;
   void OnPlanned(Planned planned);
   void ReadMore();
@@ -61,6 +70,7 @@ class Load : public std::enable_shared_from_this<Load> {
   std::shared_ptr<LoadStream> stream_;
   CheckpointInfo checkpoint_;
   std::shared_ptr<const LoadPlan> plan_;
+  std::vector<std::shared_ptr<File>> files_;
   std::shared_ptr<Arena> window_;
   size_t next_read_ = 0;
   size_t open_reads_ = 0;                      // Started and not given back.
@@ -101,22 +111,42 @@ void Load::FindAndPlan(const std::string& id) {
   });
 }
 
+// A checkpoint may be replaced or deleted meanwhile. Once all its files are open it cannot be lost
+// any more; if it has moved until then, it is looked for again.
 Load::Planned Load::FindAndPlanOnWorker(const std::string& id) const {
   Planned planned;
-  auto plan_it = [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(planned.checkpoint, id.empty()
-                                             ? Latest(root_->disk(), session_.job)
-                                             : FindCheckpoint(root_->disk(), session_.job, id));
-    ASSIGN_OR_RETURN(std::vector<Fragment> fragments,
-                     LoadFragments(root_->disk(), planned.checkpoint));
-    ASSIGN_OR_RETURN(LoadPlan plan, PlanLoad(fragments, request_.wants, session_.rank,
-                                             request_.options, loads_.options_.block_bytes));
-    RETURN_IF_ERROR(ReadItems(plan, planned.checkpoint.path));
-    planned.plan = std::make_shared<LoadPlan>(std::move(plan));
-    return absl::OkStatus();
-  };
-  planned.status = plan_it();
+  for (int tries = 0; tries < kFindTriesMax; ++tries) {
+    planned = Planned();
+    planned.status = FindPlanAndOpen(id, planned);
+    if (planned.checkpoint.id.empty() || IsStillThere(planned.checkpoint)) return planned;
+  }
+  planned.status = absl::UnavailableError(absl::StrCat(
+      "checkpoint \"", planned.checkpoint.id, "\" is replaced faster than it can be opened"));
   return planned;
+}
+
+absl::Status Load::FindPlanAndOpen(const std::string& id, Planned& planned) const {
+  Disk& disk = root_->disk();
+  ASSIGN_OR_RETURN(planned.checkpoint, id.empty() ? Latest(disk, session_.job)
+                                                  : FindCheckpoint(disk, session_.job, id));
+  ASSIGN_OR_RETURN(std::vector<Fragment> fragments, LoadFragments(disk, planned.checkpoint));
+  ASSIGN_OR_RETURN(LoadPlan plan, PlanLoad(fragments, request_.wants, session_.rank,
+                                           request_.options, loads_.options_.block_bytes));
+  RETURN_IF_ERROR(ReadItems(plan, planned.checkpoint.path));
+  planned.files.resize(plan.files.size());
+  for (const LoadRead& read : plan.reads) {
+    if (planned.files[read.file]) continue;
+    ASSIGN_OR_RETURN(planned.files[read.file],
+                     disk.OpenForRead(Join(planned.checkpoint.path, plan.files[read.file].name)));
+  }
+  planned.plan = std::make_shared<LoadPlan>(std::move(plan));
+  return absl::OkStatus();
+}
+
+bool Load::IsStillThere(const CheckpointInfo& checkpoint) const {
+  auto now = FindCheckpoint(root_->disk(), session_.job, checkpoint.id);
+  return now.ok() && now->manifest.attempt == checkpoint.manifest.attempt &&
+         now->path == checkpoint.path;
 }
 
 // Items too large for the fragment are in a shard.
@@ -132,8 +162,14 @@ absl::Status Load::ReadItems(LoadPlan& plan, const std::string& folder) const {
     ASSIGN_OR_RETURN(std::unique_ptr<File> file,
                      root_->disk().OpenForRead(Join(folder, plan.item_files[i])));
     item.value.resize(item.bytes);
-    RETURN_IF_ERROR(
-        ReadAll(*file, item.file_offset_bytes, std::as_writable_bytes(std::span(item.value))));
+    absl::Status status =
+        ReadAll(*file, item.file_offset_bytes, std::as_writable_bytes(std::span(item.value)));
+    if (absl::IsOutOfRange(status)) {
+      return absl::DataLossError(absl::StrCat("item \"", item.name, "\" in ",
+                                              Join(folder, plan.item_files[i]), ": ",
+                                              status.message()));
+    }
+    RETURN_IF_ERROR(status);
     if (Crc32c(item.value) != item.crc32c) {
       return absl::DataLossError(absl::StrCat("item \"", item.name, "\" in ",
                                               Join(folder, plan.item_files[i]),
@@ -144,6 +180,11 @@ absl::Status Load::ReadItems(LoadPlan& plan, const std::string& folder) const {
 }
 
 void Load::OnPlanned(Planned planned) {
+  if (request_.checkpoint_id.empty() && !planned.checkpoint.id.empty()) {
+    const std::string& latest =
+        loads_.Resolve(session_, request_.restore_id, planned.checkpoint.id);
+    if (latest != planned.checkpoint.id) return FindAndPlan(latest);  // Another rank was quicker.
+  }
   if (absl::IsNotFound(planned.status) && !request_.checkpoint_id.empty() &&
       loads_.attempts_.FindInFlight(session_.job, request_.checkpoint_id) != nullptr) {
     planned.status = absl::FailedPreconditionError(
@@ -153,9 +194,7 @@ void Load::OnPlanned(Planned planned) {
   if (!stream_) return End();
   checkpoint_ = std::move(planned.checkpoint);
   plan_ = std::move(planned.plan);
-  if (!request_.restore_id.empty()) {
-    loads_.restores_[{session_.job, session_.incarnation, request_.restore_id}] = checkpoint_.id;
-  }
+  files_ = std::move(planned.files);
   uint64_t block_bytes = 0;
   for (const LoadRead& read : plan_->reads)
     block_bytes = std::max(block_bytes, RoundUp(read.bytes, kUnitBytes));
@@ -195,11 +234,10 @@ void Load::ReadMore() {
 }
 
 absl::Status Load::ReadBlock(const LoadRead& read, uint32_t block) const {
-  const StoredFile& stored = plan_->files[read.file];
-  std::string path = Join(checkpoint_.path, stored.name);
-  ASSIGN_OR_RETURN(std::unique_ptr<File> file, root_->disk().OpenForRead(path));
+  const std::string path = Join(checkpoint_.path, plan_->files[read.file].name);
   std::span<std::byte> memory = window_->Block(block);
-  absl::Status status = ReadInParallel(*file, read.file_offset_bytes, read.bytes, memory);
+  absl::Status status =
+      ReadInParallel(*files_[read.file], read.file_offset_bytes, read.bytes, memory);
   if (absl::IsOutOfRange(status))
     return absl::DataLossError(absl::StrCat(path, ": ", status.message()));
   RETURN_IF_ERROR(status);
@@ -217,8 +255,10 @@ absl::Status Load::ReadBlock(const LoadRead& read, uint32_t block) const {
 
 // The wanted tensors in that range of the file, for an error.
 std::string Load::TensorsAt(const LoadRead& read, uint64_t offset, uint64_t bytes) const {
+  constexpr size_t kShownBytesMax = 1000;
   std::string names;
   for (const LoadPiece& piece : plan_->pieces) {
+    if (names.size() > kShownBytesMax) return absl::StrCat(names, " and more");
     const Want& want = request_.wants[piece.want];
     uint64_t end =
         piece.file_offset_bytes + Elements(piece.stored.sizes) * Info(want.dtype).size_bytes;
@@ -238,14 +278,15 @@ void Load::OnRead(const LoadRead& read, uint32_t block, const absl::Status& stat
 
 void Load::Consumed(const std::vector<uint32_t>& blocks) {
   for (uint32_t block : blocks) {
-    if (window_ == nullptr || block >= window_->block_count() ||
-        window_->state(block) != Arena::BlockState::kGranted) {
+    auto filled = filled_bytes_.find(block);
+    if (filled == filled_bytes_.end()) {
       return Fail(
           absl::InvalidArgumentError(absl::StrCat("window block ", block, " is not filled")));
     }
     window_->Abandon(block);
     --open_reads_;
-    done_bytes_ += filled_bytes_[block];
+    done_bytes_ += filled->second;
+    filled_bytes_.erase(filled);
   }
   ReadMore();
 }
@@ -299,6 +340,20 @@ absl::StatusOr<std::shared_ptr<Arena>> Loads::Window(const Session& session,
     return absl::NotFoundError(absl::StrCat("this session has no load ", load_id));
   }
   return found->second->window();
+}
+
+const std::string& Loads::Resolve(const SessionInfo& session, const std::string& restore_id,
+                                  const std::string& latest) {
+  if (restore_id.empty()) return latest;
+  if (restores_.size() == kRestoresKept) restores_.erase(restores_.begin());
+  return restores_.try_emplace({session.job, session.incarnation, restore_id}, latest)
+      .first->second;
+}
+
+void Loads::Forget(const std::string& job, const std::string& incarnation) {
+  std::erase_if(restores_, [&](const auto& entry) {
+    return std::get<0>(entry.first) == job && std::get<1>(entry.first) == incarnation;
+  });
 }
 
 std::vector<Loads::Progress> Loads::Status() const {

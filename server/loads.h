@@ -60,6 +60,7 @@ class Loads {
   };
 
   static constexpr uint64_t kLoadedItemBytesMax = 32 << 20;  // Of one item.
+  static constexpr size_t kRestoresKept = 10'000;
 
   Loads(ControlLoop& loop, Attempts& attempts, Options options);
   ~Loads();
@@ -69,6 +70,8 @@ class Loads {
                  std::shared_ptr<LoadStream> stream);
   void Consumed(uint64_t load_id, const std::vector<uint32_t>& window_blocks);
   void StreamGone(uint64_t load_id);
+  // The last process of that life of the job is gone: "latest" is looked up afresh.
+  void Forget(const std::string& job, const std::string& incarnation);
 
   // The window of a load of this session, for the side socket. NotFound if there is none.
   absl::StatusOr<std::shared_ptr<Arena>> Window(const Session& session, uint64_t load_id) const;
@@ -84,6 +87,10 @@ class Loads {
 
  private:
   friend class Load;
+
+  // What "latest" is for that restore: what the first rank saw.
+  const std::string& Resolve(const SessionInfo& session, const std::string& restore_id,
+                             const std::string& latest);
 
   ControlLoop& loop_;
   Attempts& attempts_;
