@@ -13,10 +13,6 @@
 #include "storage/base/status.h"
 #include "storage/base/units.h"
 
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25  // Linux 6.1; glibc 2.36 does not name it yet.
-#endif
-
 namespace ckptd {
 namespace {
 
@@ -102,17 +98,13 @@ std::span<std::byte> Arena::Block(uint32_t block) const {
   return {base_ + block * block_bytes_, block_bytes_};
 }
 
-Arena::Touch Arena::TouchBlock(uint32_t block, bool huge_pages) const {
+absl::StatusOr<PageSize> Arena::TouchBlock(uint32_t block, bool huge_pages) const {
   std::span<std::byte> memory = Block(block);
-  if (madvise(memory.data(), memory.size(), MADV_POPULATE_WRITE) != 0) {
-    if (errno != EINVAL) return Touch::kNoMemory;
-    for (size_t offset = 0; offset < memory.size(); offset += 4096) {  // Before Linux 5.14.
-      auto* byte = reinterpret_cast<volatile std::byte*>(memory.data() + offset);
-      *byte = *byte;
-    }
-  }
-  bool huge = huge_pages && madvise(memory.data(), memory.size(), MADV_COLLAPSE) == 0;
-  return huge ? Touch::kHugePages : Touch::kSmallPages;
+  ASSIGN_OR_RETURN(PageSize size,
+                   TouchPages(fd_.get(), block * block_bytes_, block_bytes_, huge_pages));
+  madvise(memory.data(), memory.size(),
+          MADV_POPULATE_READ);  // Into our own page table, ahead of use.
+  return size;
 }
 
 void Arena::Touched(uint32_t block) {

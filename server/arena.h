@@ -33,7 +33,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/page_toucher.h"
 #include "storage/base/unique_fd.h"
 
 namespace ckptd {
@@ -67,10 +69,13 @@ class Arena {
   std::span<std::byte> Memory() const { return {base_, bytes()}; }
   std::span<std::byte> Block(uint32_t block) const;
 
-  enum class Touch { kNoMemory, kSmallPages, kHugePages };
-
   // Makes the pages of an untouched block exist, in 2 MiB pages if `huge_pages` and the kernel can.
-  Touch TouchBlock(uint32_t block, bool huge_pages) const;
+  // ResourceExhausted if the memory is not there.
+  absl::StatusOr<PageSize> TouchBlock(uint32_t block, bool huge_pages) const;
+
+  // The memory turned out not to be there: no save can use this arena.
+  void SetFailure(absl::Status why) { failure_ = std::move(why); }
+  const absl::Status& failure() const { return failure_; }
 
   void Touched(uint32_t block);  // kUntouched -> kFree.
 
@@ -105,6 +110,7 @@ class Arena {
   const uint64_t block_bytes_;
 
   std::function<void(std::span<std::byte>)> detach_;
+  absl::Status failure_;
   std::vector<BlockState> states_;
   std::deque<uint32_t> free_;  // In the order in which they became free; taken from the front.
 };

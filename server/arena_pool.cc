@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 
 #include "absl/strings/str_cat.h"
+#include "server/memory_limits.h"
 #include "storage/base/units.h"
 
 namespace ckptd {
@@ -68,10 +70,10 @@ std::shared_ptr<Arena> ArenaPool::Find(const std::string& job, uint32_t rank) co
 absl::StatusOr<std::shared_ptr<Arena>> ArenaPool::Adopt(const std::string& job, uint32_t rank,
                                                         UniqueFd fd, uint64_t block_bytes,
                                                         uint32_t block_count, Root& root) {
-  if (block_bytes != options_.block_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("the offered arena has blocks of ", block_bytes,
-                                                   " bytes, this daemon's have ",
-                                                   options_.block_bytes));
+  // An earlier life may have had another --block-size; this arena keeps its own.
+  if (!std::has_single_bit(block_bytes) || block_bytes < kMiB || block_bytes > kGiB) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the offered arena has blocks of ", block_bytes, " bytes"));
   }
   auto adopted = Arena::Adopt(next_generation_++, std::move(fd), block_bytes, block_count);
   if (!adopted.ok()) return adopted.status();
@@ -134,26 +136,51 @@ void ArenaPool::EvictOrphans(const Key& except, uint64_t room_bytes) {
 
 void ArenaPool::Touch(const Key& key, const std::shared_ptr<Arena>& arena, Root& root) {
   auto left = std::make_shared<std::atomic<uint32_t>>(arena->block_count());
+  auto given_up = std::make_shared<std::atomic<bool>>(false);
   std::weak_ptr<Arena> weak = arena;
+  touchers_->Post([this, key, weak, given_up] {
+    std::shared_ptr<Arena> arena = weak.lock();
+    if (arena == nullptr) return;
+    absl::Status room = CheckRoom(arena->bytes());
+    if (!room.ok() && !given_up->exchange(true)) GiveUp(key, arena, room);
+  });
   for (uint32_t block = 0; block < arena->block_count(); ++block) {
-    touchers_->Post([this, key, weak, block, left, &root] {
+    touchers_->Post([this, key, weak, block, left, given_up, &root] {
       std::shared_ptr<Arena> arena = weak.lock();
-      if (arena == nullptr) return;  // Given up meanwhile.
-      Arena::Touch touched = arena->TouchBlock(block, options_.huge_pages);
+      if (arena == nullptr || *given_up) return;
+      absl::StatusOr<PageSize> touched = arena->TouchBlock(block, options_.huge_pages);
+      if (!touched.ok()) {
+        if (!given_up->exchange(true)) GiveUp(key, arena, touched.status());
+        return;
+      }
       bool last = --*left == 0;
-      loop_.Post([this, key, arena, block, touched, last, &root] {
-        if (touched != Arena::Touch::kNoMemory) {
-          huge_pages_ = touched == Arena::Touch::kHugePages;
-          arena->Touched(block);
-          options_.on_block_free(key.first, key.second);
-        } else {
-          Warn(absl::StrCat("no memory for block ", block, " of the arena of rank ", key.second,
-                            " of job \"", key.first, "\""));
-        }
+      loop_.Post([this, key, arena, block, huge = *touched == PageSize::kHuge, last, &root] {
+        huge_pages_ = huge;
+        arena->Touched(block);
+        options_.on_block_free(key.first, key.second);
         if (last) Attach(arena, root);
       });
     });
   }
+}
+
+absl::Status ArenaPool::CheckRoom(uint64_t bytes) const {
+  MemoryRoom room = FindMemoryRoom();
+  if (room.bytes >= bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("an arena needs ", bytes, " bytes, and ", room.where, " leaves ", room.bytes));
+}
+
+// On a worker. The save fails; the next one tries again.
+void ArenaPool::GiveUp(const Key& key, const std::shared_ptr<Arena>& arena,
+                       const absl::Status& why) {
+  loop_.Post([this, key, arena, why] {
+    arena->SetFailure(why);
+    auto entry = entries_.find(key);
+    if (entry != entries_.end() && entry->second.arena == arena) entries_.erase(entry);
+    Warn(absl::StrCat("rank ", key.second, " of job \"", key.first, "\": ", why.message()));
+    if (options_.on_no_memory) options_.on_no_memory(key.first, key.second, *arena);
+  });
 }
 
 void ArenaPool::Attach(const std::shared_ptr<Arena>& arena, Root& root) {

@@ -33,6 +33,8 @@ class ArenaPool {
     bool huge_pages = true;
     int touch_threads = 2;
     std::function<void(const std::string& job, uint32_t rank)> on_block_free;
+    // The memory of an arena is not there; Arena::failure() says why. May be null.
+    std::function<void(const std::string& job, uint32_t rank, const Arena& arena)> on_no_memory = nullptr;
   };
 
   ArenaPool(ControlLoop& loop, Options options);
@@ -80,6 +82,8 @@ class ArenaPool {
   uint64_t RoomFor(const Key& key, uint32_t world_size, uint64_t wanted_bytes);
   void EvictOrphans(const Key& except, uint64_t room_bytes);
   void Touch(const Key& key, const std::shared_ptr<Arena>& arena, Root& root);
+  absl::Status CheckRoom(uint64_t bytes) const;
+  void GiveUp(const Key& key, const std::shared_ptr<Arena>& arena, const absl::Status& why);
   void Attach(const std::shared_ptr<Arena>& arena, Root& root);
   void Warn(std::string text);
 

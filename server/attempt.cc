@@ -90,7 +90,7 @@ void Attempt::OnBegun(const absl::StatusOr<AttemptRecord>& result) {
   job_running_ = false;
   Progress();
   if (result.ok()) record_ = *result;
-  if (state_ == State::kAborting) return AbortWhenIdle();
+  if (state_ == State::kAborting) return Abort();
   if (!result.ok()) return Fail(FailureOf(result.status(), std::nullopt, "admit"));
   state_ = State::kJoining;
   context_.on_change();
@@ -294,8 +294,8 @@ void Attempt::StartWriter(RankSave& rank) {
   callbacks.failed = [weak, number](absl::Status status) {
     if (auto self = weak.lock()) self->Fail(self->FailureOf(status, number, "write"));
   };
-  callbacks.idle = [weak] {
-    if (auto self = weak.lock()) self->AbortWhenIdle();
+  callbacks.idle = [weak, number] {
+    if (auto self = weak.lock()) self->OnIdle(number);
   };
   rank.writer = std::make_shared<ShardWriter>(context_.loop, *root_, std::move(options),
                                               std::move(callbacks));
@@ -402,8 +402,7 @@ void Attempt::RankEnded(const Session& session, SessionEnd end) {
   RankSave& rank = found->second;
   // One that lives without its connection may still listen here.
   if (end != SessionEnd::kLost) rank.stream.reset();
-  rank.filler =
-      end == SessionEnd::kLost ? RankSave::Filler::kLost : RankSave::Filler::kStopped;
+  rank.filler = end == SessionEnd::kLost ? RankSave::Filler::kLost : RankSave::Filler::kStopped;
   if (state_ == State::kEnded) return SettleArena(rank);
   if (rank.staged()) return;  // The daemon has all its bytes.
   rank.state = RankSave::State::kLost;

@@ -17,8 +17,9 @@
 //  5. kWriting: every rank is staged. kFinishing: every shard is written; FinishNode makes the node
 //  durable.
 //  6. kDurable: Decide publishes it. Its answer alone is told.
-//  Fail, at any time before 6: no new transfer, wait for those in flight, then Decide(abort); its
-//  answer is told, and if it says committed after all, that is what is told.
+//  Fail, at any time before 6: no new transfer, and Decide(abort); its answer is told, and if it
+//  says committed after all, that is what is told. Blocks and files are let go when the last
+//  transfer is reaped.
 //
 // Owned by the control loop, by shared_ptr; work in flight pins it.
 #ifndef CKPTD_SERVER_ATTEMPT_H_
@@ -184,13 +185,14 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   void OnShardsWritten(uint32_t rank);
   void MaybeFinish();
   void OnDurable(const absl::StatusOr<FragmentRef>& result);
-  void AbortWhenIdle();
-  void RunDecide(Decide decide, std::vector<std::unique_ptr<File>> to_close);
+  void Abort();
+  void OnIdle(uint32_t rank);
+  void RunDecide(Decide decide);
   void End(Result result);
   void CleanUp();
   void OnDecided(Decision decision, CheckpointInfo checkpoint);
   void Tell();
-  void ReleaseSealed();
+  void Release(RankSave& rank);
   void SettleArena(RankSave& rank);
   Failure FailureOf(const absl::Status& status, std::optional<uint32_t> rank,
                     absl::string_view phase) const;

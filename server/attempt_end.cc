@@ -62,7 +62,7 @@ void Attempt::MaybeFinish() {
 void Attempt::OnDurable(const absl::StatusOr<FragmentRef>& result) {
   job_running_ = false;
   Progress();
-  if (state_ == State::kAborting) return AbortWhenIdle();
+  if (state_ == State::kAborting) return Abort();
   if (!result.ok()) return Fail(FailureOf(result.status(), std::nullopt, "sync"));
   state_ = State::kDurable;
   reported_ = "durable";
@@ -80,7 +80,7 @@ void Attempt::OnDurable(const absl::StatusOr<FragmentRef>& result) {
   commit.node = context_.node;
   commit.file_mode = FileMode();
   commit.otherwise = MakeOutcome();
-  RunDecide(Decide(std::move(commit)), {});
+  RunDecide(Decide(std::move(commit)));
 }
 
 void Attempt::Fail(Failure failure) {
@@ -91,34 +91,25 @@ void Attempt::Fail(Failure failure) {
   for (auto& [rank, save] : ranks_) {
     if (save.writer) save.writer->Stop();
   }
-  AbortWhenIdle();
+  Abort();
 }
 
-// No block is free and no file is closed before its last transfer was reaped.
-void Attempt::AbortWhenIdle() {
+// The ranks are not kept waiting for transfers that a slow disk still has: those go into files that
+// are about to be deleted. Blocks and files are let go when the last one is reaped (Release).
+void Attempt::Abort() {
   if (state_ != State::kAborting || job_running_) return;
-  for (const auto& [rank, save] : ranks_) {
-    if (save.writer && save.writer->in_flight() > 0) return;
-  }
   if (!minted()) return End(Result::kFailed);
-  std::vector<std::unique_ptr<File>> to_close;
-  for (auto& [rank, save] : ranks_) {
-    if (!save.writer) continue;
-    for (auto& [path, file] : save.writer->TakeFiles()) to_close.push_back(std::move(file));
-  }
   Decide::Abort abort;
   abort.record = record_;
   abort.node = context_.node;
   abort.file_mode = FileMode();
   abort.outcome = MakeOutcome();
-  RunDecide(Decide(std::move(abort)), std::move(to_close));
+  RunDecide(Decide(std::move(abort)));
 }
 
-void Attempt::RunDecide(Decide decide, std::vector<std::unique_ptr<File>> to_close) {
+void Attempt::RunDecide(Decide decide) {
   job_running_ = true;
-  root_->writers().Post([self = shared_from_this(), decide = std::move(decide),
-                         to_close = std::move(to_close)]() mutable {
-    to_close.clear();
+  root_->writers().Post([self = shared_from_this(), decide = std::move(decide)]() mutable {
     ActionRunner runner(self->root_->disk(), self->context_.on_point);
     runner.RunToEnd(decide);
     Decision decision = *decide.decision();
@@ -168,7 +159,6 @@ void Attempt::End(Result result) {
   context_.loop.Cancel(join_timer_);
   context_.loop.Cancel(patience_timer_);
   context_.loop.Cancel(progress_timer_);
-  ReleaseSealed();
   Event(result == Result::kCommitted ? "attempt.committed" : "attempt.failed");
   Tell();
   CleanUp();
@@ -179,7 +169,7 @@ void Attempt::End(Result result) {
     plans.push_back(std::move(save.layout));
     save.ordinals = {};
     for (ImageBlock& block : save.blocks) block.unit_crc32c = {};
-    SettleArena(save);
+    Release(save);
   }
   root_->writers().Post([plans = std::move(plans)] {});
   on_end_(*this);
@@ -187,7 +177,6 @@ void Attempt::End(Result result) {
 
 void Attempt::Tell() {
   for (auto& [rank, save] : ranks_) {
-    save.writer.reset();
     std::shared_ptr<SaveStream> stream = std::move(save.stream);
     if (!stream) continue;
     if (result_ == Result::kCommitted) {
@@ -224,20 +213,28 @@ void Attempt::CleanUp() {
   });
 }
 
-// Every transfer was reaped: sealed blocks that were never reported written are free now. Granted
-// ones are not: a living rank may still be filling them.
-void Attempt::ReleaseSealed() {
-  for (auto& [rank, save] : ranks_) {
-    bool freed = false;
-    for (ImageBlock& block : save.blocks) {
-      if (block.state != ImageBlock::State::kSealed) continue;
-      block.state = ImageBlock::State::kWritten;
-      if (!Mutated(BlockMutation::kReuseBeforeCompletion))
-        save.arena->Written(block.arena_block);
-      freed = true;
-    }
-    if (freed) context_.arenas.NotifyFree(record_.job, rank);
+// After the end, once every transfer of this rank was reaped: sealed blocks that were never
+// reported written are free, and the files can be closed.
+void Attempt::Release(RankSave& rank) {
+  if (rank.writer) {
+    if (rank.writer->in_flight() > 0) return;
+    root_->writers().Post([files = rank.writer->TakeFiles()]() mutable { files.clear(); });
+    rank.writer.reset();
   }
+  bool freed = false;
+  for (ImageBlock& block : rank.blocks) {
+    if (block.state != ImageBlock::State::kSealed) continue;
+    block.state = ImageBlock::State::kWritten;
+    if (!Mutated(BlockMutation::kReuseBeforeCompletion)) rank.arena->Written(block.arena_block);
+    freed = true;
+  }
+  if (freed) context_.arenas.NotifyFree(record_.job, rank.rank);
+  SettleArena(rank);
+}
+
+// A writer has no request in flight any more.
+void Attempt::OnIdle(uint32_t rank) {
+  if (state_ == State::kEnded) Release(ranks_.at(rank));
 }
 
 void Attempt::ReleaseGranted(uint32_t number) {
@@ -248,8 +245,10 @@ void Attempt::ReleaseGranted(uint32_t number) {
   SettleArena(found->second);
 }
 
-// An ended attempt holds no memory, except where a living rank may still be filling it.
+// An ended attempt holds no memory, except where a transfer is in flight or a living rank may still
+// be filling it. Granted blocks are not free because the attempt has ended.
 void Attempt::SettleArena(RankSave& rank) {
+  if (rank.writer) return;
   bool freed = false;
   for (ImageBlock& block : rank.blocks) {
     if (block.state != ImageBlock::State::kGranted) continue;

@@ -110,7 +110,8 @@ void Attempt::TakeBack(uint32_t number, const ResumeState& resume,
                                         rank.blocks.size(), " staged blocks: the bytes are gone")),
         number, "settle"));
   }
-  context_.arenas.NotifyFree(record_.job, number);  // For this attempt and those that waited for it.
+  context_.arenas.NotifyFree(record_.job,
+                             number);  // For this attempt and those that waited for it.
   MaybePlan();
 }
 

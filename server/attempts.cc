@@ -157,10 +157,8 @@ void Attempts::Join(const Session& session, std::shared_ptr<Root> root, const Sa
         OverlapFailure(attempt->record().job,
                        absl::StrCat("waited ", ckptd::FormatDuration(options_.admit_timeout)));
     const AttemptRecord& record = attempt->record();
-    Refusal refusal{{record.job, record.incarnation, record.checkpoint_id},
-                    failure,
-                    record.world_size,
-                    {}};
+    Refusal refusal{
+        {record.job, record.incarnation, record.checkpoint_id}, failure, record.world_size, {}};
     for (const auto& [rank, save] : attempt->ranks()) refusal.told.insert(rank);
     Refuse(std::move(refusal));
     attempt->Fail(std::move(failure));
@@ -283,6 +281,18 @@ void Attempts::BlockFree(const std::string& job, uint32_t rank) {
   std::vector<std::shared_ptr<Attempt>> attempts(in_flight_);
   for (const std::shared_ptr<Attempt>& attempt : attempts) {
     if (attempt->record().job == job) attempt->GrantBlocks(rank);
+  }
+}
+
+// Saves that were to go through this arena fail, with the numbers.
+void Attempts::NoMemory(const std::string& job, uint32_t rank, const Arena& arena) {
+  std::vector<std::shared_ptr<Attempt>> attempts(in_flight_);
+  for (const std::shared_ptr<Attempt>& attempt : attempts) {
+    auto save = attempt->ranks().find(rank);
+    if (attempt->record().job != job || save == attempt->ranks().end() ||
+        save->second.arena.get() != &arena)
+      continue;
+    attempt->Fail(Failure{arena.failure(), rank, context_.node, "stage"});
   }
 }
 

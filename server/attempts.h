@@ -55,6 +55,7 @@ class Attempts {
 
   void SessionEnded(const Session& session, SessionEnd end);
   void BlockFree(const std::string& job, uint32_t rank);
+  void NoMemory(const std::string& job, uint32_t rank, const Arena& arena);
 
   // No new saves from now on; `done` is called once nothing is in flight.
   void Drain(std::function<void()> done);

@@ -60,7 +60,11 @@ Core::Core(Options options, Logger& logger)
                       .huge_pages = options_.config.huge_pages != Choice::kOff,
                       .touch_threads = 2,
                       .on_block_free = [this](const std::string& job,
-                                              uint32_t rank) { attempts_.BlockFree(job, rank); }}),
+                                              uint32_t rank) { attempts_.BlockFree(job, rank); },
+                      .on_no_memory =
+                          [this](const std::string& job, uint32_t rank, const Arena& arena) {
+                            attempts_.NoMemory(job, rank, arena);
+                          }}),
       context_{
           .loop = loop_,
           .arenas = arenas_,

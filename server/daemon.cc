@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <future>
 #include <thread>
 #include <utility>
@@ -21,12 +20,12 @@
 #include "proto/ckptd/version.h"
 #include "server/core.h"
 #include "server/locks.h"
+#include "server/memory_limits.h"
 #include "server/rpc/admin_service.h"
 #include "server/rpc/checkpoint_service.h"
 #include "server/rpc/side_socket.h"
 #include "storage/base/status.h"
 #include "storage/base/unique_fd.h"
-#include "storage/base/units.h"
 
 namespace ckptd {
 namespace {
@@ -77,16 +76,6 @@ absl::Status PrepareRoot(const std::string& path) {
     return ErrnoStatus(errno, absl::StrCat("root ", path));
   }
   return absl::OkStatus();
-}
-
-uint64_t AvailableBytes() {
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key, unit;
-  for (uint64_t value; meminfo >> key >> value;) {
-    if (key == "MemAvailable:") return value * kKiB;
-    std::getline(meminfo, unit);
-  }
-  return kGiB;
 }
 
 constexpr std::chrono::seconds kCloseGrace(1);  // For answers that are on their way.
@@ -197,7 +186,7 @@ class RunningDaemon : public Daemon {
 
 uint64_t ArenaLimitBytes(const ArenaLimit& limit) {
   if (limit.bytes > 0) return limit.bytes;
-  return AvailableBytes() / 100 * limit.percent;
+  return ArenaLimitOfPercent(limit.percent);
 }
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(Options options, Logger& logger) {

@@ -16,8 +16,11 @@
 namespace ckptd {
 namespace {
 
-constexpr uint64_t kTransferBytes =
-    4 * kMiB;  // Large enough for the disk's rate, small enough to overlap.
+// Large enough for the disk's rate, small enough to overlap.
+constexpr uint64_t kTransferBytes = 4 * kMiB;
+
+// More blocks wait here than in the disk's queue: what waits here is dropped when the attempt ends.
+constexpr uint64_t kStartedBytesMax = 96 * kMiB;
 
 }  // namespace
 
@@ -45,9 +48,7 @@ void ShardWriter::Start() {
       self->shards_ = std::move(opened->shards);
       self->files_ = std::move(opened->files);
       if (!opened->status.ok()) self->Fail(opened->status);
-      for (Block& block : std::exchange(self->waiting_, {})) {
-        if (!self->stopped_) self->StartTransfers(std::move(block));
-      }
+      self->StartWaiting();
       if (self->finishing_ && !self->stopped_) self->Finish();
       self->End();
     });
@@ -91,16 +92,23 @@ absl::StatusOr<std::unique_ptr<File>> ShardWriter::CreateShard(const std::string
 void ShardWriter::Write(uint32_t image_block, uint32_t arena_block,
                         std::vector<uint32_t> unit_crc32c) {
   if (stopped_) return;
-  Block block{image_block, arena_block, std::move(unit_crc32c)};
-  if (opened_) {
+  waiting_.push_back(Block{image_block, arena_block, std::move(unit_crc32c)});
+  StartWaiting();
+}
+
+void ShardWriter::StartWaiting() {
+  if (!opened_ || waiting_.empty()) return;
+  uint64_t started_max = std::max<uint64_t>(kStartedBytesMax / options_.arena->block_bytes(), 1);
+  while (!stopped_ && !waiting_.empty() && started_ < started_max) {
+    Block block = std::move(waiting_.front());
+    waiting_.pop_front();
     StartTransfers(std::move(block));
-  } else {
-    waiting_.push_back(std::move(block));
   }
 }
 
 void ShardWriter::StartTransfers(Block block) {
   Begin();
+  ++started_;
   auto transfers = std::make_shared<Transfers>();
   transfers->writer = shared_from_this();
   transfers->block = std::move(block);
@@ -158,11 +166,13 @@ void ShardWriter::Reaped(std::shared_ptr<Transfers> transfers) {
     if (status.ok()) status = Recheck(transfers->block);
     loop_.Post([transfers, status = std::move(status)] {
       ShardWriter& writer = *transfers->writer;
+      --writer.started_;
       if (status.ok() && !writer.stopped_) {
         writer.callbacks_.written(transfers->block.image_block, transfers->block.arena_block);
       } else if (!status.ok()) {
         writer.Fail(status);
       }
+      writer.StartWaiting();
       writer.End();
     });
   });

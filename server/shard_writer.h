@@ -15,6 +15,7 @@
 #define CKPTD_SERVER_SHARD_WRITER_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -93,6 +94,7 @@ class ShardWriter : public std::enable_shared_from_this<ShardWriter> {
   Opened Open() const;  // On a worker.
   absl::StatusOr<std::unique_ptr<File>> CreateShard(const std::string& path,
                                                     const std::string& header) const;
+  void StartWaiting();
   void StartTransfers(Block block);
   static void Transfer(std::shared_ptr<Transfers> transfers, File* file, uint64_t offset,
                        std::span<const std::byte> data);
@@ -110,9 +112,10 @@ class ShardWriter : public std::enable_shared_from_this<ShardWriter> {
 
   bool opened_ = false;
   bool stopped_ = false;
-  bool finishing_ = false;      // As soon as the files are open.
-  int in_flight_ = 0;           // Jobs and blocks between start and end.
-  std::vector<Block> waiting_;  // For the files to be open.
+  bool finishing_ = false;     // As soon as the files are open.
+  int in_flight_ = 0;          // Jobs and blocks between start and end.
+  std::deque<Block> waiting_;  // Sealed, not started.
+  uint64_t started_ = 0;       // Blocks between their first transfer and their check.
   std::vector<WrittenShard> shards_;
   std::vector<std::unique_ptr<File>> files_;  // Changed only while nothing is in flight.
 };

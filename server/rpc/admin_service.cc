@@ -1,8 +1,8 @@
 #include "server/rpc/admin_service.h"
 
-#include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -88,12 +88,34 @@ grpc::ServerUnaryReactor* AdminService::List(grpc::CallbackServerContext* contex
   return reactor;
 }
 
+// A checkpoint as its folder says; an attempt as the loop knows it, if it is in flight.
 grpc::ServerUnaryReactor* AdminService::Show(grpc::CallbackServerContext* context,
                                              const v1::ShowRequest* request, v1::ShowReply* reply) {
-  return OnRoot(context, request->root(), [request, reply](Root& root) -> absl::Status {
-    ASSIGN_OR_RETURN(*reply, Queries(root).Show(request->job(), request->name()));
-    return absl::OkStatus();
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  core_.loop().Post([this, request, reply, reactor] {
+    absl::StatusOr<std::shared_ptr<Root>> root = core_.FindRoot(request->root());
+    if (!root.ok()) return reactor->Finish(ToGrpc(root.status()));
+    std::optional<v1::Attempt> live;
+    for (const std::shared_ptr<Attempt>& attempt : core_.attempts().in_flight()) {
+      v1::Attempt message = ToProto(*attempt);
+      bool asked =
+          message.attempt() == request->name() || message.checkpoint_id() == request->name();
+      bool job = request->job().empty() || message.job() == request->job();
+      if (asked && job && &attempt->root() == root->get()) live = std::move(message);
+    }
+    (*root)->readers().Post([root = *root, request, reply, reactor,
+                             live = std::move(live)]() mutable {
+      absl::StatusOr<v1::ShowReply> found = Queries(*root).Show(request->job(), request->name());
+      if (found.ok()) *reply = *std::move(found);
+      if (!live || reply->has_checkpoint()) return reactor->Finish(ToGrpc(found.status()));
+      if (reply->attempt().attempt() == live->attempt()) {
+        *live->mutable_files() = reply->attempt().files();
+      }
+      *reply->mutable_attempt() = *live;
+      reactor->Finish(grpc::Status::OK);
+    });
   });
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* AdminService::Status(grpc::CallbackServerContext* context,

@@ -70,6 +70,7 @@ void PrewarmCall::Obtain(uint64_t image_bytes) {
 }
 
 void PrewarmCall::AnswerWhenTouched(std::shared_ptr<Arena> arena) {
+  if (!arena->failure().ok()) return Answer(arena->failure());
   for (uint32_t block = 0; block < arena->block_count(); ++block) {
     if (arena->state(block) != Arena::BlockState::kUntouched) continue;
     core_.loop().After(kTouchPoll,

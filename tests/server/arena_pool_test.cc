@@ -35,13 +35,14 @@ class ArenaPoolTest : public testing::Test {
 
   void Make(uint64_t limit_bytes) {
     pool_ = std::make_unique<ArenaPool>(
-        loop_, ArenaPool::Options{.block_bytes = kBlock,
-                                  .limit_bytes = limit_bytes,
-                                  .huge_pages = true,
-                                  .touch_threads = 2,
-                                  .on_block_free = [this](const std::string& job, uint32_t rank) {
-                                    ++freed_[absl::StrCat(job, rank)];
-                                  }});
+        loop_, ArenaPool::Options{
+                   .block_bytes = kBlock,
+                   .limit_bytes = limit_bytes,
+                   .huge_pages = true,
+                   .touch_threads = 2,
+                   .on_block_free = [this](const std::string& job,
+                                           uint32_t rank) { ++freed_[absl::StrCat(job, rank)]; },
+                   .on_no_memory = nullptr});
   }
 
   template <class F>
@@ -220,10 +221,10 @@ TEST_F(ArenaPoolTest, TakesAnArenaBackFromAClient) {
   uint64_t before = Find(0)->generation();
   Make(16 * kMiB);  // A daemon starts again.
   auto bad = OnLoop([&] {
-    return pool_->Adopt("job", 0, UniqueFd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0)), 2 * kBlock, 1,
+    return pool_->Adopt("job", 0, UniqueFd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0)), kBlock / 2, 4,
                         root_);
   });
-  EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument) << "no block is so small";
   EXPECT_EQ(OnLoop([&] {
               return pool_
                   ->Adopt("job", 0, UniqueFd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0)), kBlock, 5, root_)
