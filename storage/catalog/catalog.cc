@@ -15,6 +15,8 @@
 namespace ckptd {
 namespace {
 
+// A place that changes while it is read is read again, so often at most.
+constexpr int kLooksMax = 5;
 constexpr size_t kNamedMax = 10;
 
 bool IsAbsent(const absl::Status& status) {
@@ -125,18 +127,26 @@ absl::StatusOr<std::optional<CheckpointInfo>> FindRetired(Disk& disk, absl::stri
 }
 
 // An id that is just being replaced is in checkpoints/, else in retired/, else in checkpoints/
-// again.
+// again. A folder that is moved while it is read looks damaged: damage counts if it is seen twice.
 absl::StatusOr<std::optional<CheckpointInfo>> FindPublished(Disk& disk, absl::string_view job,
                                                             absl::string_view id) {
-  for (int look = 0; look < 2; ++look) {
+  std::optional<CheckpointInfo> damaged;
+  bool absent = false;
+  for (int look = 0; look < kLooksMax; ++look) {
     absl::StatusOr<CheckpointInfo> live = ReadCheckpoint(disk, job, id, CheckpointDir(job, id));
-    if (live.ok()) return std::optional<CheckpointInfo>(*std::move(live));
+    if (live.ok()) {
+      const bool again = damaged && damaged->status == live->status;
+      if (live->status.ok() || again) return std::optional<CheckpointInfo>(*std::move(live));
+      damaged = *std::move(live);
+      continue;
+    }
     if (!IsAbsent(live.status())) return live.status();
-    if (look == 1) break;
+    if (absent) return std::optional<CheckpointInfo>();
+    absent = true;
     ASSIGN_OR_RETURN(std::optional<CheckpointInfo> retired, FindRetired(disk, job, id));
     if (retired.has_value()) return retired;
   }
-  return std::optional<CheckpointInfo>();
+  return damaged;
 }
 
 std::string Describe(const UnfinishedAttempt& attempt) {
