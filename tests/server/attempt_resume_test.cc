@@ -128,7 +128,7 @@ TEST(AttemptResume, AStagedImageThatStreamedThroughASmallArenaIsGone) {
   // Or it was complete: then the restart has committed it.
   if (back[0]->failed) {
     EXPECT_TRUE(absl::StrContains(back[0]->failure.status.message(),
-                                  "holds 2 of its 3 staged blocks: the bytes are gone"))
+                                  "of its 3 staged blocks: the bytes are gone"))
         << back[0]->failure.status;
   }
   rig.ExpectQuiet();

@@ -238,7 +238,8 @@ TEST(Attempt, AWrongSealFailsIt) {
   auto failure = [](const std::function<void(SaveRig&, FakeRank&)>& act) {
     SaveRig rig;
     Ranks ranks = rig.SaveAll(1, "a", [](FakeRank& rank) { rank.seal_max = 1; });
-    EXPECT_TRUE(rig.Await([&] { return ranks[0]->sealed.size() == 1; }));
+    EXPECT_TRUE(
+        rig.Await([&] { return ranks[0]->sealed.size() == 1 && ranks[0]->granted.size() == 2; }));
     rig.OnLoop([&] { act(rig, *ranks[0]); });
     EXPECT_TRUE(rig.AwaitFailed(ranks));
     EXPECT_EQ(ranks[0]->failure.status.code(), absl::StatusCode::kInvalidArgument);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -142,12 +143,15 @@ class SaveRig {
  private:
   struct Life;
 
+  void ForEachRank(const std::function<void(Attempt&, const RankSave&)>& act);
+
   const Options options_;
   TempFolder folder_;
   FakeClock clock_;
   std::mutex mutex_;  // Guards points_.
   std::map<std::string, int> points_;
-  std::vector<std::weak_ptr<Arena>> seen_arenas_;
+  std::vector<std::weak_ptr<Arena>> seen_arenas_;       // Of this life …
+  std::set<std::shared_ptr<Attempt>> seen_attempts_;  // … and the loop's, too.
   // Of former lives: the ranks hold their arenas.
   std::vector<std::pair<std::shared_ptr<FaultInjector>, std::shared_ptr<Root>>> former_disks_;
   std::unique_ptr<Life> life_;
