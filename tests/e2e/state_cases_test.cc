@@ -1,0 +1,305 @@
+// States that have broken other tools: tensors that change at once, strange strides, no dimensions,
+// names like paths.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "client/cpp/session.h"
+#include "gmock/gmock.h"
+#include "tests/support/processes.h"
+
+namespace ckptd {
+namespace {
+
+using testing::HasSubstr;
+
+std::unique_ptr<Session> OpenSession(const TestSite& site, uint32_t rank, uint32_t world_size,
+                                     const std::string& incarnation = "1") {
+  SessionOptions options;
+  options.client.socket = site.socket();
+  options.job = "job";
+  options.rank = rank;
+  options.world_size = world_size;
+  options.incarnation = incarnation;
+  auto session = Session::Open(options);
+  EXPECT_TRUE(session.ok()) << session.status();
+  return session.ok() ? *std::move(session) : nullptr;
+}
+
+absl::Status Commit(Session& session, const std::string& id, const State& state) {
+  auto save = session.AsyncSave(id, 1, state);
+  if (!save.ok()) return save.status();
+  return save->Wait(SaveState::kCommitted, kPatience);
+}
+
+absl::StatusOr<LoadReport> LoadNow(Session& session, const std::string& id,
+                                   std::vector<TensorTarget> targets,
+                                   const LoadOptions& options = {}) {
+  auto load = session.Load(id, std::move(targets), options);
+  if (!load.ok()) return load.status();
+  return load->Wait(kPatience);
+}
+
+// Each rank's own header, parsed.
+std::vector<Json> ShardHeaders(const TestSite& site, const std::string& id) {
+  std::vector<Json> headers;
+  for (const auto& [path, content] : ReadTree(site.root() + "/job/checkpoints/" + id)) {
+    if (!absl::EndsWith(path, ".safetensors")) continue;
+    uint64_t bytes = 0;
+    std::memcpy(&bytes, content.data(), sizeof(bytes));
+    headers.push_back(Json::parse(content.substr(8, bytes)));
+  }
+  return headers;
+}
+
+TEST(TensorsThatChangeAtOnce, AreStoredAsTheyWereWhenTheSaveReturned) {
+  TestSite site;
+  TestDaemon daemon(site, {.faulty = true});
+  site.SetFaults("write:shard=rate:4MiB");
+  auto session = OpenSession(site, 0, 1);
+  std::vector<float> weights(1000000, 1.0f);
+  float counter = 1.0f;
+  State state;
+  state.tensors = {WholeTensor("w", DType::kFloat32, {1000000}, weights.data()),
+                   WholeTensor("counter", DType::kFloat32, {}, &counter)};
+  auto save = session->AsyncSave("1", 1, state);
+  ASSERT_TRUE(save.ok()) << save.status();
+  int changes = 0;
+  while (save->state() < SaveState::kCommitted) {
+    std::fill(weights.begin(), weights.end(), counter += 1);
+    ++changes;
+  }
+  EXPECT_EQ(save->state(), SaveState::kCommitted) << save->failure().status;
+  EXPECT_GT(changes, 10);
+  std::vector<float> loaded(1000000);
+  float loaded_counter = 0;
+  ASSERT_TRUE(LoadNow(*session, "1",
+                      {WholeTarget("w", DType::kFloat32, {1000000}, loaded.data()),
+                       WholeTarget("counter", DType::kFloat32, {}, &loaded_counter)})
+                  .ok());
+  EXPECT_EQ(std::count(loaded.begin(), loaded.end(), 1.0f), 1000000);
+  EXPECT_EQ(loaded_counter, 1.0f);
+}
+
+TensorView Strided(const std::string& name, Shape shape, const float* data,
+                   std::vector<int64_t> strides) {
+  TensorView view;
+  view.name = name;
+  view.dtype = DType::kFloat32;
+  view.shape = shape;
+  for (int64_t& stride : strides) stride *= static_cast<int64_t>(sizeof(float));
+  view.chunks = {{Box{std::vector<uint64_t>(shape.size(), 0), shape}, data, std::move(strides)}};
+  return view;
+}
+
+TEST(Views, OfALargeStorageStoreWhatTheyShowAndNoMore) {
+  TestSite site;
+  TestDaemon daemon(site);
+  auto session = OpenSession(site, 0, 1);
+  std::vector<float> base(4000000);
+  for (size_t i = 0; i < base.size(); ++i) base[i] = static_cast<float>(i % 16777213);
+  State state;
+  state.tensors = {
+      Strided("first ten", {10}, base.data(), {1}),
+      Strided("transposed", {2000, 2000}, base.data(), {1, 2000}),
+      Strided("every third", {1333334}, base.data(), {3}),
+      Strided("expanded", {1000, 1000}, base.data() + 7, {0, 0}),
+      Strided("channels last", {2, 3, 40, 50}, base.data(), {6000, 1, 150, 3}),
+      Strided("odd offset", {33}, base.data() + 4321, {1}),
+      Strided("backwards", {100}, base.data() + 99, {-1}),
+  };
+  ASSERT_TRUE(Commit(*session, "views", state).ok());
+  uint64_t logical_bytes = 0;
+  for (const TensorView& view : state.tensors) {
+    uint64_t elements = 1;
+    for (uint64_t size : view.shape) elements *= size;
+    logical_bytes += elements * sizeof(float);
+  }
+  const Json shown = Ckptctl(site, {"show", "views"}).json;
+  EXPECT_EQ(shown["bytes"], logical_bytes);
+  const uint64_t file_bytes = std::filesystem::file_size(
+      site.root() + "/job/checkpoints/views/shard-00000-of-00001.safetensors");
+  EXPECT_LT(file_bytes, logical_bytes + 16384);
+
+  std::vector<std::vector<float>> loaded;
+  std::vector<TensorTarget> targets;
+  for (const TensorView& view : state.tensors) {
+    uint64_t elements = 1;
+    for (uint64_t size : view.shape) elements *= size;
+    loaded.emplace_back(elements);
+    targets.push_back(WholeTarget(view.name, view.dtype, view.shape, loaded.back().data()));
+  }
+  ASSERT_TRUE(LoadNow(*session, "views", targets).ok());
+  for (uint64_t i = 0; i < 10; ++i) EXPECT_EQ(loaded[0][i], base[i]);
+  for (uint64_t i = 0; i < 2000; ++i) {
+    for (uint64_t j = 0; j < 2000; ++j) {
+      ASSERT_EQ(loaded[1][i * 2000 + j], base[i + 2000 * j]) << i << " " << j;
+    }
+  }
+  for (uint64_t i = 0; i < loaded[2].size(); ++i) ASSERT_EQ(loaded[2][i], base[3 * i]);
+  EXPECT_EQ(std::count(loaded[3].begin(), loaded[3].end(), base[7]), 1000000);
+  for (uint64_t n = 0, at = 0; n < 2; ++n) {
+    for (uint64_t c = 0; c < 3; ++c) {
+      for (uint64_t y = 0; y < 40; ++y) {
+        for (uint64_t x = 0; x < 50; ++x, ++at) {
+          ASSERT_EQ(loaded[4][at], base[n * 6000 + c + y * 150 + x * 3]);
+        }
+      }
+    }
+  }
+  for (uint64_t i = 0; i < 33; ++i) EXPECT_EQ(loaded[5][i], base[4321 + i]);
+  for (uint64_t i = 0; i < 100; ++i) EXPECT_EQ(loaded[6][i], base[99 - i]);
+}
+
+// Replicated on two ranks, loaded by three.
+TEST(TensorsWithoutDimensions, KeepTheirEmptyShape) {
+  TestSite site;
+  TestDaemon daemon(site);
+  const float f32 = 0.1f;
+  const int64_t i64 = -7;
+  const uint8_t boolean = 1;
+  const uint16_t bf16 = 0x3f80;
+  State state;
+  state.tensors = {WholeTensor("f32", DType::kFloat32, {}, &f32),
+                   WholeTensor("optimizer.state.step", DType::kInt64, {}, &i64),
+                   WholeTensor("flag", DType::kBool, {}, &boolean),
+                   WholeTensor("half", DType::kBFloat16, {}, &bf16)};
+  {
+    auto first = OpenSession(site, 0, 2);
+    auto second = OpenSession(site, 1, 2);
+    SaveOptions deferred;
+    deferred.deferred = true;
+    auto one = first->AsyncSave("a", 1, state, deferred);
+    auto two = second->AsyncSave("a", 1, state, deferred);
+    ASSERT_TRUE(one.ok() && two.ok());
+    ASSERT_TRUE(one->Wait(SaveState::kCommitted, kPatience).ok());
+    ASSERT_TRUE(two->Wait(SaveState::kCommitted, kPatience).ok());
+  }
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    auto session = OpenSession(site, rank, 3, "2");
+    float f = 0;
+    int64_t i = 0;
+    uint8_t b = 0;
+    uint16_t h = 0;
+    const auto targets = [&](Shape shape) {
+      return std::vector<TensorTarget>{
+          WholeTarget("f32", DType::kFloat32, shape, &f),
+          WholeTarget("optimizer.state.step", DType::kInt64, shape, &i),
+          WholeTarget("flag", DType::kBool, shape, &b),
+          WholeTarget("half", DType::kBFloat16, shape, &h)};
+    };
+    EXPECT_FALSE(LoadNow(*session, "a", targets({1})).ok()) << "() is not (1,)";
+    ASSERT_TRUE(LoadNow(*session, "a", targets({})).ok());
+    EXPECT_EQ(f, f32);
+    EXPECT_EQ(i, i64);
+    EXPECT_EQ(b, boolean);
+    EXPECT_EQ(h, bf16);
+  }
+  size_t entries = 0;
+  for (const Json& header : ShardHeaders(site, "a")) {
+    for (const auto& [name, entry] : header.items()) {
+      if (name == "__metadata__") continue;
+      EXPECT_EQ(entry["shape"], Json::array()) << name;
+      ++entries;
+    }
+  }
+  EXPECT_EQ(entries, 4u) << "each stored once";
+  for (const Json& tensor : Ckptctl(site, {"describe", "a"}).json["tensors"]) {
+    EXPECT_EQ(tensor["shape"], Json::array());
+  }
+}
+
+TEST(NamesThatLookLikePaths, AreDataAndNothingElse) {
+  TestSite site;
+  TestDaemon daemon(site);
+  auto session = OpenSession(site, 0, 1);
+  const std::vector<std::string> names = {"a/b",
+                                          "../../x",
+                                          "/abs",
+                                          ".",
+                                          "..",
+                                          "",
+                                          " ",
+                                          "a\nb",
+                                          "\xd0\xb2\xd0\xb5\xd1\x81",
+                                          "\xf0\x9f\x94\xa5",
+                                          "\xc3\xa9",
+                                          "e\xcc\x81",
+                                          std::string(5000, 'k'),
+                                          "__metadata__",
+                                          ".metadata",
+                                          "%2F",
+                                          "a\\b",
+                                          "\"quoted\"",
+                                          "shard-00000-of-00001.safetensors"};
+  std::vector<int32_t> values(names.size());
+  std::iota(values.begin(), values.end(), 100);
+  State state;
+  for (size_t i = 0; i < names.size(); ++i) {
+    state.tensors.push_back(WholeTensor(names[i], DType::kInt32, {1}, &values[i]));
+    state.items.push_back({.name = "item " + names[i], .value = absl::StrCat(i)});
+  }
+  const auto outside = [&] {
+    auto tree = ReadTree(site.folder());
+    std::erase_if(tree, [](const auto& entry) {
+      return absl::StartsWith(entry.first, "root/job/") || absl::StartsWith(entry.first, "log-");
+    });
+    std::vector<std::string> paths;
+    for (const auto& [path, content] : tree) paths.push_back(path);
+    return paths;
+  };
+  ASSERT_TRUE(Commit(*session, "first", State()).ok());
+  const std::vector<std::string> before = outside();
+  absl::Status committed = Commit(*session, "names", state);
+  ASSERT_TRUE(committed.ok()) << committed;
+  EXPECT_EQ(outside(), before);
+  EXPECT_EQ(std::distance(
+                std::filesystem::directory_iterator(site.root() + "/job/checkpoints/names"), {}),
+            4);
+  std::vector<int32_t> loaded(names.size());
+  std::vector<TensorTarget> targets;
+  for (size_t i = 0; i < names.size(); ++i) {
+    targets.push_back(WholeTarget(names[i], DType::kInt32, {1}, &loaded[i]));
+  }
+  auto report = LoadNow(*session, "names", targets);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(loaded, values);
+  EXPECT_EQ(report->items.size(), names.size());
+  for (const ItemValue& item : report->items) {
+    const std::string name = item.name.substr(5);
+    const auto found = std::find(names.begin(), names.end(), name);
+    ASSERT_NE(found, names.end()) << item.name;
+    EXPECT_EQ(item.value, absl::StrCat(found - names.begin()));
+  }
+  // The format's own entry is its own.
+  ASSERT_EQ(ShardHeaders(site, "names").size(), 1u);
+  const Json metadata = ShardHeaders(site, "names")[0]["__metadata__"];
+  EXPECT_TRUE(metadata.contains("DCP_SHARDING_INFO"));
+  EXPECT_FALSE(metadata.contains("dtype"));
+
+  for (const std::string& bad :
+       {std::string("a\0b", 3), std::string("\xff\xfe"), std::string((64 << 10) + 1, 'n')}) {
+    State refused;
+    refused.tensors = {WholeTensor(bad, DType::kInt32, {1}, values.data())};
+    EXPECT_EQ(Commit(*session, "refused", refused).code(), absl::StatusCode::kInvalidArgument);
+  }
+  for (const std::string& id : {std::string("a/b"), std::string(".."), std::string("\n")}) {
+    committed = Commit(*session, id, state);
+    EXPECT_TRUE(committed.ok()) << committed;
+    EXPECT_TRUE(LoadNow(*session, id, targets).ok()) << id;
+  }
+  EXPECT_EQ(outside(), before);
+  EXPECT_EQ(ListedIds(site), (std::vector<std::string>{"first", "names", "a/b", "..", "\n"}));
+}
+
+}  // namespace
+}  // namespace ckptd
