@@ -57,6 +57,7 @@ absl::StatusOr<std::shared_ptr<Arena>> ArenaPool::Obtain(const std::string& job,
       Arena::Create(next_generation_++, block_bytes, static_cast<uint32_t>(granted / block_bytes));
   if (!made.ok()) return made.status();
   std::shared_ptr<Arena> arena = Own(*std::move(made));
+  given_up_.erase(key);
   entries_[key] = Entry{arena};
   Touch(key, arena, root);
   return arena;
@@ -83,6 +84,12 @@ absl::StatusOr<std::shared_ptr<Arena>> ArenaPool::Adopt(const std::string& job, 
   return arena;
 }
 
+absl::Status ArenaPool::WhyNone(const std::string& job, uint32_t rank) const {
+  auto found = given_up_.find({job, rank});
+  return found == given_up_.end() ? absl::NotFoundError("this session has no arena")
+                                  : found->second;
+}
+
 void ArenaPool::Orphan(const std::string& job, uint32_t rank) {
   auto found = entries_.find({job, rank});
   if (found != entries_.end()) found->second.orphaned_at = next_orphan_++;
@@ -93,7 +100,10 @@ void ArenaPool::Claim(const std::string& job, uint32_t rank) {
   if (found != entries_.end()) found->second.orphaned_at = 0;
 }
 
-void ArenaPool::Drop(const std::string& job, uint32_t rank) { entries_.erase({job, rank}); }
+void ArenaPool::Drop(const std::string& job, uint32_t rank) {
+  entries_.erase({job, rank});
+  given_up_.erase({job, rank});
+}
 
 uint64_t ArenaPool::bytes() const {
   uint64_t sum = 0;
@@ -141,7 +151,7 @@ void ArenaPool::Touch(const Key& key, const std::shared_ptr<Arena>& arena, Root&
   touchers_->Post([this, key, weak, given_up] {
     std::shared_ptr<Arena> arena = weak.lock();
     if (arena == nullptr) return;
-    absl::Status room = CheckRoom(arena->bytes());
+    absl::Status room = CheckMemoryRoom("an arena", arena->bytes());
     if (!room.ok() && !given_up->exchange(true)) GiveUp(key, arena, room);
   });
   for (uint32_t block = 0; block < arena->block_count(); ++block) {
@@ -164,13 +174,6 @@ void ArenaPool::Touch(const Key& key, const std::shared_ptr<Arena>& arena, Root&
   }
 }
 
-absl::Status ArenaPool::CheckRoom(uint64_t bytes) const {
-  MemoryRoom room = FindMemoryRoom();
-  if (room.bytes >= bytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("an arena needs ", bytes, " bytes, and ", room.where, " leaves ", room.bytes));
-}
-
 // On a worker. The save fails; the next one tries again.
 void ArenaPool::GiveUp(const Key& key, const std::shared_ptr<Arena>& arena,
                        const absl::Status& why) {
@@ -178,6 +181,7 @@ void ArenaPool::GiveUp(const Key& key, const std::shared_ptr<Arena>& arena,
     arena->SetFailure(why);
     auto entry = entries_.find(key);
     if (entry != entries_.end() && entry->second.arena == arena) entries_.erase(entry);
+    given_up_[key] = why;
     Warn(absl::StrCat("rank ", key.second, " of job \"", key.first, "\": ", why.message()));
     if (options_.on_no_memory) options_.on_no_memory(key.first, key.second, *arena);
   });

@@ -34,7 +34,8 @@ class ArenaPool {
     int touch_threads = 2;
     std::function<void(const std::string& job, uint32_t rank)> on_block_free;
     // The memory of an arena is not there; Arena::failure() says why. May be null.
-    std::function<void(const std::string& job, uint32_t rank, const Arena& arena)> on_no_memory = nullptr;
+    std::function<void(const std::string& job, uint32_t rank, const Arena& arena)> on_no_memory =
+        nullptr;
   };
 
   ArenaPool(ControlLoop& loop, Options options);
@@ -47,8 +48,9 @@ class ArenaPool {
                                                 uint32_t world_size, uint64_t image_bytes,
                                                 Root& root);
 
-  std::shared_ptr<Arena> Find(const std::string& job,
-                              uint32_t rank) const;  // Null if there is none.
+  std::shared_ptr<Arena> Find(const std::string& job, uint32_t rank) const;  // Null: none.
+  // Why there is none: its memory was not there; NotFound otherwise.
+  absl::Status WhyNone(const std::string& job, uint32_t rank) const;
 
   // Takes back an arena that a client offers after a daemon restart.
   absl::StatusOr<std::shared_ptr<Arena>> Adopt(const std::string& job, uint32_t rank, UniqueFd fd,
@@ -82,7 +84,6 @@ class ArenaPool {
   uint64_t RoomFor(const Key& key, uint32_t world_size, uint64_t wanted_bytes);
   void EvictOrphans(const Key& except, uint64_t room_bytes);
   void Touch(const Key& key, const std::shared_ptr<Arena>& arena, Root& root);
-  absl::Status CheckRoom(uint64_t bytes) const;
   void GiveUp(const Key& key, const std::shared_ptr<Arena>& arena, const absl::Status& why);
   void Attach(const std::shared_ptr<Arena>& arena, Root& root);
   void Warn(std::string text);
@@ -90,6 +91,7 @@ class ArenaPool {
   ControlLoop& loop_;
   const Options options_;
   std::map<Key, Entry> entries_;
+  std::map<Key, absl::Status> given_up_;  // Until the next Obtain() or Drop().
   std::vector<std::weak_ptr<Arena>> all_;
   std::vector<std::string> warnings_;
   bool huge_pages_ = false;

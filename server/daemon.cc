@@ -99,12 +99,12 @@ class RunningDaemon : public Daemon {
     for (const RootConfig& root : config.roots) {
       ASSIGN_OR_RETURN(roots.emplace_back(), OpenRoot(root, options));
     }
-    core_ = std::make_unique<Core>(
-        Core::Options{.config = config,
-                      .roots = std::move(roots),
-                      .arena_limit_bytes = ArenaLimitBytes(config.arena_limit),
-                      .on_point = options.on_point},
-        logger_);
+    core_ = std::make_unique<Core>(Core::Options{.config = config,
+                                                 .roots = std::move(roots),
+                                                 .arena_limit_bytes = ArenaLimitBytes(
+                                                     config.arena_limit, config.read_window_bytes),
+                                                 .on_point = options.on_point},
+                                   logger_);
     core_->Recover();
     RETURN_IF_ERROR(OpenServer(config.socket));
     ASSIGN_OR_RETURN(side_socket_, SideSocket::Listen(*core_, SideSocketPath(config.socket)));
@@ -184,9 +184,9 @@ class RunningDaemon : public Daemon {
 
 }  // namespace
 
-uint64_t ArenaLimitBytes(const ArenaLimit& limit) {
+uint64_t ArenaLimitBytes(const ArenaLimit& limit, uint64_t reserve_bytes) {
   if (limit.bytes > 0) return limit.bytes;
-  return ArenaLimitOfPercent(limit.percent);
+  return ArenaLimitOfPercent(limit.percent, reserve_bytes);
 }
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(Options options, Logger& logger) {

@@ -46,9 +46,9 @@ class Daemon {
   virtual void Close() = 0;
 };
 
-// What --arena-limit means on this machine: bytes, or a percentage of the available memory and of
-// the room in this process's cgroup.
-uint64_t ArenaLimitBytes(const ArenaLimit& limit);
+// What --arena-limit means on this machine: bytes, or a percentage of the available memory, within
+// the memory limits of this process's cgroups, of which `reserve_bytes` are left for loads.
+uint64_t ArenaLimitBytes(const ArenaLimit& limit, uint64_t reserve_bytes);
 
 }  // namespace ckptd
 

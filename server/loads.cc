@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/memory_limits.h"
 #include "server/parallel_read.h"
 #include "storage/base/check.h"
 #include "storage/base/crc32c.h"
@@ -55,6 +56,8 @@ class Load : public std::enable_shared_from_this<Load> {
   bool IsStillThere(const CheckpointInfo& checkpoint) const;
   absl::Status ReadItems(LoadPlan& plan, const std::string& folder) const;
   void OnPlanned(Planned planned);
+  void TouchWindow(uint32_t block);
+  void OnTouched(uint32_t block, const absl::Status& status);
   void ReadMore();
   absl::Status ReadBlock(const LoadRead& read, uint32_t block) const;
   std::string TensorsAt(const LoadRead& read, uint64_t offset, uint64_t bytes) const;
@@ -207,12 +210,29 @@ void Load::OnPlanned(Planned planned) {
     auto window = Arena::Create(id_, block_bytes, blocks);
     if (!window.ok()) return Fail(WithContext(window.status(), "the window of a load"));
     window_ = *std::move(window);
-    for (uint32_t block = 0; block < blocks; ++block)
-      window_->Touched(block);  // The reads touch it.
   }
   if (loads_.options_.on_point) loads_.options_.on_point("load-planned");
   stream_->Planned(checkpoint_, *plan_, id_, block_bytes, blocks);
+  if (blocks == 0) return ReadMore();
+  TouchWindow(0);
+}
+
+// One block after the other, while the first are read into. Memory that is not there makes the
+// window smaller; the first block must be.
+void Load::TouchWindow(uint32_t block) {
+  if (block == window_->block_count() || !stream_) return;
+  root_->readers().Post([self = shared_from_this(), block] {
+    absl::Status status = CheckMemoryRoom("the window of a load", self->window_->block_bytes());
+    if (status.ok()) status = self->window_->TouchBlock(block, false).status();
+    self->loads_.loop_.Post([self, block, status] { self->OnTouched(block, status); });
+  });
+}
+
+void Load::OnTouched(uint32_t block, const absl::Status& status) {
+  if (!status.ok()) return block == 0 ? Fail(status) : void();
+  window_->Touched(block);
   ReadMore();
+  TouchWindow(block + 1);
 }
 
 void Load::ReadMore() {

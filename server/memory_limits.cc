@@ -127,10 +127,19 @@ MemoryRoom FindMemoryRoom(const std::string& root) {
   return room;
 }
 
-uint64_t ArenaLimitOfPercent(uint32_t percent, const std::string& root) {
+absl::Status CheckMemoryRoom(absl::string_view what, uint64_t bytes, const std::string& root) {
+  MemoryRoom room = FindMemoryRoom(root);
+  if (room.bytes >= bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(what, " needs ", bytes, " bytes, and ", room.where, " leaves ", room.bytes));
+}
+
+uint64_t ArenaLimitOfPercent(uint32_t percent, uint64_t reserve_bytes, const std::string& root) {
   uint64_t bytes = AvailableMemoryBytes(root) / 100 * percent;
-  for (const MemoryLimit& limit : CgroupMemoryLimits(root))
-    bytes = std::min(bytes, limit.Headroom() / 10 * 9);
+  for (const MemoryLimit& limit : CgroupMemoryLimits(root)) {
+    uint64_t headroom = limit.Headroom();
+    bytes = std::min(bytes, (headroom - std::min(reserve_bytes, headroom / 4)) / 10 * 9);
+  }
   return bytes;
 }
 

@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
 namespace ckptd {
 
 struct MemoryLimit {
@@ -32,9 +35,14 @@ struct MemoryRoom {
 };
 MemoryRoom FindMemoryRoom(const std::string& root = "");
 
+// ResourceExhausted, with both numbers and what sets the limit, if `what` needs more than there is.
+absl::Status CheckMemoryRoom(absl::string_view what, uint64_t bytes, const std::string& root = "");
+
 // --arena-limit of `percent`: that share of the available memory, and at most 90 % of the tightest
-// cgroup's headroom.
-uint64_t ArenaLimitOfPercent(uint32_t percent, const std::string& root = "");
+// cgroup's headroom, of which `reserve_bytes` (at most a quarter) is left for other needs of this
+// process.
+uint64_t ArenaLimitOfPercent(uint32_t percent, uint64_t reserve_bytes,
+                             const std::string& root = "");
 
 }  // namespace ckptd
 

@@ -370,8 +370,12 @@ void SideSocket::GetArena(uint64_t connection) {
   const Session* session = SessionOf(connection);
   std::shared_ptr<Arena> arena =
       session == nullptr ? nullptr : core_.arenas().Find(session->info.job, session->info.rank);
-  if (arena == nullptr)
-    return ReplyError(connection, absl::NotFoundError("this session has no arena"));
+  if (arena == nullptr) {
+    return ReplyError(connection,
+                      session == nullptr
+                          ? absl::NotFoundError("this connection has no session")
+                          : core_.arenas().WhyNone(session->info.job, session->info.rank));
+  }
   v1::SideReply reply;
   reply.mutable_arena()->set_generation(arena->generation());
   reply.mutable_arena()->set_block_bytes(arena->block_bytes());

@@ -31,7 +31,7 @@ TEST_F(MemoryLimits, AMachineWithoutCgroupsHasItsAvailableMemory) {
   EXPECT_TRUE(CgroupMemoryLimits(root()).empty());
   EXPECT_EQ(FindMemoryRoom(root()).bytes, kGiB);
   EXPECT_EQ(FindMemoryRoom(root()).where, "/proc/meminfo");
-  EXPECT_EQ(ArenaLimitOfPercent(50, root()), kGiB / 100 * 50);
+  EXPECT_EQ(ArenaLimitOfPercent(50, 256 * kMiB, root()), kGiB / 100 * 50);
 }
 
 TEST_F(MemoryLimits, EveryLevelOfVersion1IsLookedAt) {
@@ -54,7 +54,11 @@ TEST_F(MemoryLimits, EveryLevelOfVersion1IsLookedAt) {
   EXPECT_EQ(limits[1].Headroom(), 40 * kMiB) << "page cache is given back first";
   EXPECT_EQ(FindMemoryRoom(root()).bytes, 40 * kMiB);
   EXPECT_EQ(FindMemoryRoom(root()).where, base + "/pod/memory.limit_in_bytes");
-  EXPECT_EQ(ArenaLimitOfPercent(50, root()), 36 * kMiB) << "90 % of the tightest headroom";
+  EXPECT_TRUE(CheckMemoryRoom("it", 40 * kMiB, root()).ok());
+  EXPECT_EQ(CheckMemoryRoom("it", 40 * kMiB + 1, root()).message(),
+            "it needs 41943041 bytes, and " + base + "/pod/memory.limit_in_bytes leaves 41943040");
+  EXPECT_EQ(ArenaLimitOfPercent(50, 256 * kMiB, root()), 27 * kMiB)
+      << "90 % of the tightest headroom, a quarter kept back";
 }
 
 TEST_F(MemoryLimits, Version2InAContainerThatSeesItsOwnGroupAsTheRoot) {
