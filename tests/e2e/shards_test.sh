@@ -33,8 +33,8 @@ client/cli/ckptctl --socket "$folder/s" health --wait 30s >/dev/null
 trainers=()
 for ((rank = 0; rank < ranks; ++rank)); do
   client/examples/trainer --socket "$folder/s" --job model --incarnation 1 --rank "$rank" \
-    --world-size "$ranks" --model "$model" --tensor "rows:float32:7x3" --tensor "mine:bool:5:local" \
-    --steps 3 --save-every 3 >"$folder/trainer-$rank" &
+    --world-size "$ranks" --model "$model" --tensor rows:float32:7x3 \
+    --tensor mine:bool:5:local --steps 3 --save-every 3 >"$folder/trainer-$rank" &
   trainers+=("$!")
 done
 pids+=("${trainers[@]}")
