@@ -157,11 +157,6 @@ absl::Status Load::ReadItems(LoadPlan& plan, const std::string& folder) const {
   for (size_t i = 0; i < plan.items.size(); ++i) {
     StoredItem& item = plan.items[i];
     if (plan.item_files[i].empty()) continue;
-    if (item.bytes > Loads::kLoadedItemBytesMax) {
-      return absl::ResourceExhaustedError(absl::StrCat("item \"", item.name, "\" has ", item.bytes,
-                                                       " bytes; a load takes at most ",
-                                                       Loads::kLoadedItemBytesMax));
-    }
     ASSIGN_OR_RETURN(std::unique_ptr<File> file,
                      root_->disk().OpenForRead(Join(folder, plan.item_files[i])));
     item.value.resize(item.bytes);

@@ -59,7 +59,6 @@ class Loads {
     std::function<void(absl::string_view)> on_point;
   };
 
-  static constexpr uint64_t kLoadedItemBytesMax = 32 << 20;  // Of one item.
   static constexpr size_t kRestoresKept = 10'000;
 
   Loads(ControlLoop& loop, Attempts& attempts, Options options);
