@@ -206,7 +206,8 @@ void SaveRun::HandleAssigned(const v1::Assigned& assigned, Connection& connectio
   if (layout_.image_bytes == 0) return;
   absl::StatusOr<std::shared_ptr<ArenaMap>> arena =
       context_.arena.Get(connection, assigned.arena_generation());
-  if (absl::IsUnavailable(arena.status())) return;  // The stream breaks, too.
+  // The stream breaks, too, or says why the save failed before its arena was fetched.
+  if (absl::IsUnavailable(arena.status()) || absl::IsNotFound(arena.status())) return;
   if (!arena.ok()) return Fail(arena.status());
   std::lock_guard lock(mutex_);
   arena_ = *std::move(arena);
