@@ -84,7 +84,9 @@ Arena::Arena(uint64_t generation, UniqueFd fd, std::byte* base, std::byte* reser
       block_bytes_(block_bytes),
       states_(block_count, initial) {
   if (adopted_) {
-    for (uint32_t block = 0; block < block_count; ++block) free_.push_back(block);
+    for (uint32_t block = 0; block < block_count; ++block) used_.push_back(block);
+  } else {
+    untouched_ = block_count;
   }
 }
 
@@ -109,21 +111,24 @@ absl::StatusOr<PageSize> Arena::TouchBlock(uint32_t block, bool huge_pages) cons
 
 void Arena::Touched(uint32_t block) {
   CKPT_CHECK(states_[block] == BlockState::kUntouched, "a block is touched once");
-  Free(block);
+  states_[block] = BlockState::kFree;
+  fresh_.push_back(block);
+  --untouched_;
 }
 
 std::optional<uint32_t> Arena::Grant() {
-  if (free_.empty()) return std::nullopt;
-  uint32_t block = free_.front();
-  free_.pop_front();
+  if (fresh_.empty() && (used_.empty() || untouched_ > 0)) return std::nullopt;
+  std::deque<uint32_t>& free = fresh_.empty() ? used_ : fresh_;
+  uint32_t block = free.front();
+  free.pop_front();
   states_[block] = BlockState::kGranted;
   return block;
 }
 
 bool Arena::GrantBlock(uint32_t block) {
-  auto found = std::find(free_.begin(), free_.end(), block);
-  if (found == free_.end()) return false;
-  free_.erase(found);
+  if (block >= block_count() || states_[block] != BlockState::kFree) return false;
+  std::erase(fresh_, block);
+  std::erase(used_, block);
   states_[block] = BlockState::kGranted;
   return true;
 }
@@ -151,7 +156,7 @@ uint32_t Arena::busy_count() const {
 
 void Arena::Free(uint32_t block) {
   states_[block] = BlockState::kFree;
-  free_.push_back(block);
+  used_.push_back(block);
 }
 
 }  // namespace ckptd

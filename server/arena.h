@@ -80,7 +80,8 @@ class Arena {
   void Touched(uint32_t block);  // kUntouched -> kFree.
 
   // Takes a free block: one that never held an image if there is any, else the one that became free
-  // first. nullopt if none is free.
+  // first. nullopt if none is free, or if untouched ones are still to come: an image that fits must
+  // stay, so that it is still there after a restart of the daemon.
   std::optional<uint32_t> Grant();
 
   // Takes this very block, which still holds a resumed image's bytes; false unless it is free.
@@ -112,7 +113,10 @@ class Arena {
   std::function<void(std::span<std::byte>)> detach_;
   absl::Status failure_;
   std::vector<BlockState> states_;
-  std::deque<uint32_t> free_;  // In the order in which they became free; taken from the front.
+  uint32_t untouched_ = 0;
+  // Free blocks in the order in which they became free; taken from the front.
+  std::deque<uint32_t> fresh_;  // That never held an image …
+  std::deque<uint32_t> used_;   // … and that do, perhaps the one in flight.
 };
 
 }  // namespace ckptd

@@ -112,6 +112,18 @@ TEST(Arena, GrantsUnusedBlocksFirstThenTheOneThatWasFreedFirst) {
   EXPECT_FALSE(arena->Grant().has_value());
 }
 
+TEST(Arena, ABlockThatHoldsAnImageIsNotGivenAwayWhileUntouchedOnesAreToCome) {
+  auto arena = Make(2, false);
+  arena->Touched(0);
+  ASSERT_TRUE(arena->Grant().has_value());
+  arena->Seal(0);
+  arena->Written(0);
+  EXPECT_FALSE(arena->Grant().has_value());
+  arena->Touched(1);
+  EXPECT_EQ(arena->Grant(), std::optional<uint32_t>(1));
+  EXPECT_EQ(arena->Grant(), std::optional<uint32_t>(0));
+}
+
 TEST(Arena, GrantsAChosenBlockOnlyIfItIsFree) {
   auto arena = Make(3);
   EXPECT_TRUE(arena->GrantBlock(2));
@@ -140,9 +152,9 @@ TEST(Arena, CountsGrantedAndSealedBlocksAsBusy) {
 TEST(ArenaDeathTest, EveryWrongStepOfABlocksLifeEndsTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   auto arena = Make(4);
-  arena->Grant();          // 0 is granted …
-  arena->GrantBlock(1);    // … 1 sealed …
-  arena->Seal(1);          // … 2 and 3 free.
+  arena->Grant();        // 0 is granted …
+  arena->GrantBlock(1);  // … 1 sealed …
+  arena->Seal(1);        // … 2 and 3 free.
   EXPECT_DEATH(arena->Seal(2), "only a granted block is sealed");
   EXPECT_DEATH(arena->Seal(1), "only a granted block is sealed");
   EXPECT_DEATH(arena->Written(0), "only a sealed block is written");
