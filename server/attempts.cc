@@ -309,6 +309,20 @@ void Attempts::FailAll(const absl::Status& why) {
   }
 }
 
+bool Attempts::StopWriting() {
+  std::vector<std::shared_ptr<Attempt>> attempts(in_flight_);
+  attempts.insert(attempts.end(), ended_.begin(), ended_.end());
+  bool idle = true;
+  for (const std::shared_ptr<Attempt>& attempt : attempts) {
+    for (const auto& [rank, save] : attempt->ranks()) {
+      if (save.writer == nullptr) continue;
+      save.writer->Stop();
+      idle = idle && save.writer->in_flight() == 0;
+    }
+  }
+  return idle;
+}
+
 std::shared_ptr<Attempt> Attempts::FindInFlight(const std::string& job,
                                                 const std::string& id) const {
   for (auto attempt = in_flight_.rbegin(); attempt != in_flight_.rend(); ++attempt) {

@@ -60,6 +60,9 @@ class Attempts {
   // No new saves from now on; `done` is called once nothing is in flight.
   void Drain(std::function<void()> done);
   void FailAll(const absl::Status& why);
+  // Starts no transfer any more; true once none is in flight. For the end of the process: nothing
+  // is told to anybody, and what is on disk is the next start's.
+  bool StopWriting();
 
   // The newest attempt in flight of that id; null if there is none. `job` is exact.
   std::shared_ptr<Attempt> FindInFlight(const std::string& job, const std::string& id) const;

@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "storage/base/check.h"
 #include "storage/base/status.h"
 #include "storage/catalog/catalog.h"
@@ -92,10 +93,22 @@ Core::Core(Options options, Logger& logger)
               .on_point = options_.on_point}) {}
 
 Core::~Core() {
+  StopWriting();
   loop_.Stop();
   for (const std::shared_ptr<Root>& root : options_.roots) {
     root->writers().Stop();
     root->readers().Stop();
+  }
+}
+
+// A transfer that ends reports to the loop: none may outlive it.
+void Core::StopWriting() {
+  constexpr absl::Duration kPoll = absl::Milliseconds(1);
+  for (bool idle = false; !idle;) {
+    std::promise<bool> answer;
+    loop_.Post([this, &answer] { answer.set_value(attempts_.StopWriting()); });
+    idle = answer.get_future().get();
+    if (!idle) absl::SleepFor(kPoll);
   }
 }
 

@@ -34,7 +34,7 @@ class Core {
   };
 
   Core(Options options, Logger& logger);
-  ~Core();
+  ~Core();  // Waits for the transfers in flight; a root that hangs holds it for ever.
 
   // Settles what earlier lives left on every root, before anything is listed. Blocking; before any
   // socket is open. A root that cannot be trusted afterwards is unhealthy.
@@ -65,6 +65,7 @@ class Core {
  private:
   void LogAttempt(absl::string_view event, const Attempt& attempt, std::optional<uint32_t> rank);
   void OnSessionEnd(const Session& session, SessionEnd end);
+  void StopWriting();
   void RecoverRoot(const std::shared_ptr<Root>& root);
   void LoadFailures(Root& root);
 
