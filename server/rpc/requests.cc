@@ -75,9 +75,9 @@ absl::StatusOr<SaveOptions> ParseSaveBegin(const v1::SaveBegin& begin) {
   }
   if (!v1::OnExisting_IsValid(begin.on_existing()) || !v1::OnOverlap_IsValid(begin.on_overlap()) ||
       !v1::Replicas_IsValid(begin.replicas())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a choice that this daemon does not know: on_existing ", begin.on_existing(),
-        ", on_overlap ", begin.on_overlap(), ", replicas ", begin.replicas()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a choice that this daemon does not know: on_existing ", begin.on_existing(),
+                     ", on_overlap ", begin.on_overlap(), ", replicas ", begin.replicas()));
   }
   SaveOptions options;
   options.checkpoint_id = begin.checkpoint_id();

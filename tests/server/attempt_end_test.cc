@@ -136,8 +136,8 @@ TEST(AttemptEnd, ACancelledSaveFailsForAllRanks) {
     EXPECT_TRUE(rig.attempts().FindEnded("job", "a")->HoldsBlocks());
     EXPECT_EQ(ranks[1]->arena->busy_count(), 2u);
   });
-  auto next = std::make_shared<FakeRank>(
-      rig, ranks[1]->session, rig.Rank(1, 2, "b")->options, ranks[1]->plan);
+  auto next = std::make_shared<FakeRank>(rig, ranks[1]->session, rig.Rank(1, 2, "b")->options,
+                                         ranks[1]->plan);
   rig.Save(next);  // By beginning another save.
   rig.OnLoop([&] { EXPECT_FALSE(rig.attempts().FindEnded("job", "a")->HoldsBlocks()); });
   auto other = rig.Rank(0, 2, "b");

@@ -152,8 +152,8 @@ TEST(AttemptResume, WhatAnEarlierLifeLeftIsReplaced) {
   ASSERT_TRUE(rig.Await([&] { return ranks[0]->staged() && ranks[1]->staged(); }));
   rig.Crash();
   // It died while it wrote its fragment.
-  std::filesystem::path folder = absl::StrCat(rig.path(), "/job/attempts/",
-                                              ToString(ranks[0]->attempt));
+  std::filesystem::path folder =
+      absl::StrCat(rig.path(), "/job/attempts/", ToString(ranks[0]->attempt));
   std::ofstream(folder / "fragment-node.pb") << "torn";
   rig.Start();
   Ranks back = ComeBack(rig, ranks);

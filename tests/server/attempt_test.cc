@@ -148,8 +148,8 @@ TEST(Attempt, RanksThatDoNotJoinInTimeAreNamed) {
   EXPECT_EQ(ranks[0]->failure.phase, "join");
   EXPECT_EQ(ranks[0]->failure.rank, std::optional<uint32_t>(1));
   rig.OnLoop([&] {
-    for (const auto& rank : ranks) rig.attempts().FindEnded("job", "a")->ReleaseGranted(
-        rank->session.info.rank);
+    for (const auto& rank : ranks)
+      rig.attempts().FindEnded("job", "a")->ReleaseGranted(rank->session.info.rank);
   });
   rig.ExpectQuiet();
 }
@@ -250,8 +250,7 @@ TEST(Attempt, AWrongSealFailsIt) {
     return std::string(ranks[0]->failure.status.message());
   };
   auto seal = [](FakeRank& rank, uint32_t image_block, uint32_t arena_block, size_t checksums) {
-    rank.ticket->attempt->Sealed(0, image_block, arena_block,
-                                 std::vector<uint32_t>(checksums, 1));
+    rank.ticket->attempt->Sealed(0, image_block, arena_block, std::vector<uint32_t>(checksums, 1));
   };
   std::string granted = "which it was not granted";
   EXPECT_NE(failure([&](SaveRig&, FakeRank& rank) { seal(rank, 9, 0, 1); }).find(granted),
@@ -290,18 +289,16 @@ TEST(Attempt, AChecksumThatDoesNotFitFailsItNamingTheRank) {
 TEST(Attempt, WithoutProgressItFails) {
   SaveRig rig;
   Ranks ranks = rig.SaveAll(1, "a", [](FakeRank& rank) { rank.seal_max = 1; });
-  ASSERT_TRUE(rig.Await([&] {
-    return rig.attempts().in_flight()[0]->ranks().at(0).written_bytes >= 1 << 20;
-  }));
+  ASSERT_TRUE(rig.Await(
+      [&] { return rig.attempts().in_flight()[0]->ranks().at(0).written_bytes >= 1 << 20; }));
   rig.Advance(absl::Seconds(500));
   rig.OnLoop([&] {
     EXPECT_FALSE(ranks[0]->ended());
     ranks[0]->seal_max = 2;
     ranks[0]->Pump();
   });
-  ASSERT_TRUE(rig.Await([&] {
-    return rig.attempts().in_flight()[0]->ranks().at(0).written_bytes >= 2 << 20;
-  }));
+  ASSERT_TRUE(rig.Await(
+      [&] { return rig.attempts().in_flight()[0]->ranks().at(0).written_bytes >= 2 << 20; }));
   rig.Advance(absl::Seconds(599));
   rig.OnLoop([&] { EXPECT_FALSE(ranks[0]->ended()) << "progress counts, not time"; });
   rig.Advance(absl::Seconds(2));

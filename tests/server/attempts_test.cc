@@ -132,8 +132,8 @@ TEST(Attempts, ARefusalIsForgottenWithItsRanks) {
   SaveRig rig({.max_inflight_attempts = 1});
   Ranks a = rig.SaveAll(1, "a", Hold);
   ASSERT_TRUE(AwaitAdmitted(rig, a));
-  auto refused = With(rig, rig.Rank(1, 2, "b"),
-                      [](SaveOptions& options) { options.reject_overlap = true; });
+  auto refused =
+      With(rig, rig.Rank(1, 2, "b"), [](SaveOptions& options) { options.reject_overlap = true; });
   rig.Save(refused);
   ASSERT_TRUE(rig.AwaitFailed({refused}));
   GoOn(rig, a);
@@ -145,11 +145,12 @@ TEST(Attempts, ARefusalIsForgottenWithItsRanks) {
 TEST(Attempts, ARepeatedRequestGetsTheSameAnswer) {
   SaveRig rig;
   Ranks ranks = rig.SaveAll(2, "a", Hold);
-  ASSERT_TRUE(rig.Await([&] { return ranks[0]->sealed.size() == 1 && ranks[0]->granted.size() == 2; }));
+  ASSERT_TRUE(
+      rig.Await([&] { return ranks[0]->sealed.size() == 1 && ranks[0]->granted.size() == 2; }));
   // In flight: the reply was lost, the stream is new, the save goes on. What the client has sealed
   // meanwhile is taken from it.
-  auto again = std::make_shared<FakeRank>(rig, ranks[0]->session, ranks[0]->options,
-                                          ranks[0]->plan);
+  auto again =
+      std::make_shared<FakeRank>(rig, ranks[0]->session, ranks[0]->options, ranks[0]->plan);
   rig.OnLoop([&] {
     rig.attempts().in_flight()[0]->StreamGone(0, ranks[0].get());
     ranks[0]->ticket->attempt = nullptr;  // What it says does not arrive.
@@ -163,8 +164,8 @@ TEST(Attempts, ARepeatedRequestGetsTheSameAnswer) {
   EXPECT_FALSE(ranks[0]->ended());
   rig.ExpectStored("a", ranks);
   // Ended: the answer is remembered.
-  auto once_more = std::make_shared<FakeRank>(rig, ranks[0]->session, ranks[0]->options,
-                                              ranks[0]->plan);
+  auto once_more =
+      std::make_shared<FakeRank>(rig, ranks[0]->session, ranks[0]->options, ranks[0]->plan);
   rig.Save(once_more);
   ASSERT_TRUE(rig.AwaitCommitted({once_more}));
   EXPECT_EQ(once_more->told, "committed ");
@@ -176,8 +177,8 @@ TEST(Attempts, ARepeatedRequestOfAFailedSaveFailsTheSame) {
   SaveRig rig({.faults = "fsync:shard=error:EIO"});
   Ranks ranks = rig.SaveAll(1);
   ASSERT_TRUE(rig.AwaitFailed(ranks));
-  auto again = std::make_shared<FakeRank>(rig, ranks[0]->session, ranks[0]->options,
-                                          ranks[0]->plan);
+  auto again =
+      std::make_shared<FakeRank>(rig, ranks[0]->session, ranks[0]->options, ranks[0]->plan);
   rig.Save(again);
   ASSERT_TRUE(rig.AwaitFailed({again}));
   EXPECT_EQ(again->failure, ranks[0]->failure);

@@ -67,7 +67,8 @@ void ExpectValid(const Fragment& fragment, const AttemptRecord& record) {
 
 TEST(FragmentBuilder, RecordsWhereEachChunkLies) {
   RankPlan plan;
-  plan.tensors.push_back(Tensor("t", DType::kFloat32, {4, 10}, {{{0, 0}, {2, 10}}, {{2, 0}, {2, 10}}}));
+  plan.tensors.push_back(
+      Tensor("t", DType::kFloat32, {4, 10}, {{{0, 0}, {2, 10}}, {{2, 0}, {2, 10}}}));
   plan.tensors.push_back(Whole("u", DType::kInt64, {3}));
   std::map<uint32_t, RankSave> ranks;
   ranks[0] = Written(0, plan, {0, 1, 2});
@@ -98,8 +99,8 @@ TEST(FragmentBuilder, RecordsWhereEachChunkLies) {
 
 TEST(FragmentBuilder, GathersTheChecksumsOfSeveralBlocksByFile) {
   RankPlan plan;
-  plan.tensors.push_back(Tensor("big", DType::kInt8, {2, 3000000},
-                                {{{0, 0}, {1, 3000000}}, {{1, 0}, {1, 3000000}}}));
+  plan.tensors.push_back(
+      Tensor("big", DType::kInt8, {2, 3000000}, {{{0, 0}, {1, 3000000}}, {{1, 0}, {1, 3000000}}}));
   std::map<uint32_t, RankSave> ranks;
   ranks[0] = Written(0, plan, {0, 1});
   std::string image = ImageBytes(plan, *ranks[0].layout, 0);

@@ -55,12 +55,12 @@ std::vector<Fragment> TwoRanks() {
   for (uint32_t rank = 0; rank < 2; ++rank) {
     fragment.files.push_back(File(absl::StrCat("shard", rank), rank, kRow + 16));
   }
-  fragment.tensors.push_back(Stored("w", DType::kInt8, {2, kRow},
-                                    {{{{0, 0}, {1, kRow}}, 0, 8192, kRow},
-                                     {{{1, 0}, {1, kRow}}, 1, 8192, kRow}}));
+  fragment.tensors.push_back(
+      Stored("w", DType::kInt8, {2, kRow},
+             {{{{0, 0}, {1, kRow}}, 0, 8192, kRow}, {{{1, 0}, {1, kRow}}, 1, 8192, kRow}}));
   for (uint32_t rank = 0; rank < 2; ++rank) {
-    fragment.tensors.push_back(Stored("rng", DType::kUInt8, {16},
-                                      {{{{0}, {16}}, rank, 8192 + kRow, 16}}, rank));
+    fragment.tensors.push_back(
+        Stored("rng", DType::kUInt8, {16}, {{{{0}, {16}}, rank, 8192 + kRow, 16}}, rank));
   }
   fragment.tensors.push_back(Stored("empty", DType::kFloat32, {0, 4}, {}));
   return {fragment};
@@ -117,11 +117,11 @@ TEST(LoadPlan, TheLastUnitIsAsShortAsTheFile) {
 TEST(LoadPlan, ASectionThatStartsInsideAUnitHasShortUnits) {
   Fragment fragment;
   fragment.files.push_back(File("shard0.1", 0, 2 * kUnitBytes, kUnitBytes / 2));
-  fragment.tensors.push_back(Stored(
-      "t", DType::kInt8, {2 * kUnitBytes}, {{{{0}, {2 * kUnitBytes}}, 0, 8192, 2 * kUnitBytes}}));
-  auto plan = PlanLoad({fragment},
-                       {Wanted("t", DType::kInt8, {2 * kUnitBytes}, {{{kUnitBytes / 2}, {1}}})}, 0,
-                       {}, kReadMax);
+  fragment.tensors.push_back(Stored("t", DType::kInt8, {2 * kUnitBytes},
+                                    {{{{0}, {2 * kUnitBytes}}, 0, 8192, 2 * kUnitBytes}}));
+  auto plan =
+      PlanLoad({fragment}, {Wanted("t", DType::kInt8, {2 * kUnitBytes}, {{{kUnitBytes / 2}, {1}}})},
+               0, {}, kReadMax);
   ASSERT_TRUE(plan.ok()) << plan.status();
   ASSERT_EQ(plan->reads.size(), 1u);
   EXPECT_EQ(plan->reads[0].file_offset_bytes, 8192 + kUnitBytes / 2);
@@ -173,7 +173,8 @@ TEST(LoadPlan, OtherDTypesShapesAndBoxesAreRefusedByName) {
     EXPECT_NE(plan.status().message().find(part), std::string::npos) << plan.status();
     EXPECT_NE(plan.status().message().find(absl::StrCat("\"", want.name, "\"")), std::string::npos);
   };
-  expect(Wanted("w", DType::kUInt8, {2, 3 * kUnitBytes}, {}), "int8 [2, 3145728], and the target is uint8");
+  expect(Wanted("w", DType::kUInt8, {2, 3 * kUnitBytes}, {}),
+         "int8 [2, 3145728], and the target is uint8");
   expect(Wanted("w", DType::kInt8, {2, 3}, {}), "[2, 3]");
   expect(Wanted("w", DType::kInt8, {2}, {}), "[2]");
   expect(Wanted("w", DType::kInt8, {2, 3 * kUnitBytes}, {{{1, 0}, {2, 1}}}), "w");

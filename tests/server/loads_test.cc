@@ -123,9 +123,8 @@ class LoadsTest : public testing::Test {
     LoadRequest request;
     request.wants = load->wants;
     change(request, *load);
-    rig_.OnLoop([&] {
-      loads_->Start(load->session, rig_.root_pointer(), std::move(request), load);
-    });
+    rig_.OnLoop(
+        [&] { loads_->Start(load->session, rig_.root_pointer(), std::move(request), load); });
     return load;
   }
 
@@ -193,7 +192,10 @@ TEST_F(LoadsTest, GivesEachRankItsBytesBack) {
 TEST_F(LoadsTest, GivesBoxesThatNobodyStored) {
   auto ranks = rig_.SaveAll(2);
   ASSERT_TRUE(rig_.AwaitCommitted(ranks));
-  Want want{"w", DType::kFloat32, {2 * 650, 1000}, false,
+  Want want{"w",
+            DType::kFloat32,
+            {2 * 650, 1000},
+            false,
             {{{3, 17}, {600, 500}}, {{651, 999}, {649, 1}}, {{10, 10}, {0, 5}}}};
   auto load = Start(3, {want});
   RankPlan plan;
@@ -205,9 +207,8 @@ TEST_F(LoadsTest, AWindowIsFilledOnlyAsBlocksComeBack) {
   Make(4 * 2 * kMiB);  // Two blocks for each of four ranks.
   auto ranks = rig_.SaveAll(1);
   ASSERT_TRUE(rig_.AwaitCommitted(ranks));
-  auto load = Start(0, Wants(*ranks[0]->plan), [](LoadRequest&, FakeLoad& load) {
-    load.hold = true;
-  });
+  auto load =
+      Start(0, Wants(*ranks[0]->plan), [](LoadRequest&, FakeLoad& load) { load.hold = true; });
   ASSERT_TRUE(rig_.Await([&] { return load->filled.size() == 2; }));
   rig_.OnLoop([&] {
     EXPECT_EQ(load->blocks, 2u);
@@ -227,9 +228,8 @@ TEST_F(LoadsTest, ABlockThatIsNotFilledCannotBeGivenBack) {
   auto ranks = rig_.SaveAll(1);
   ASSERT_TRUE(rig_.AwaitCommitted(ranks));
   for (std::vector<uint32_t> blocks : {std::vector<uint32_t>{7}, {0, 0}}) {
-    auto load = Start(0, Wants(*ranks[0]->plan), [](LoadRequest&, FakeLoad& load) {
-      load.hold = true;
-    });
+    auto load =
+        Start(0, Wants(*ranks[0]->plan), [](LoadRequest&, FakeLoad& load) { load.hold = true; });
     ASSERT_TRUE(rig_.Await([&] { return load->filled.size() == 2; }));
     rig_.OnLoop([&] { loads_->Consumed(load->id, blocks); });
     ExpectFailed(load, absl::StatusCode::kInvalidArgument, "is not filled");
@@ -339,9 +339,8 @@ TEST_F(LoadsTest, LatestStaysResolvedForARankWhosePlanFailed) {
 TEST_F(LoadsTest, ABrokenStreamEndsItsLoad) {
   auto ranks = rig_.SaveAll(1);
   ASSERT_TRUE(rig_.AwaitCommitted(ranks));
-  auto load = Start(0, Wants(*ranks[0]->plan), [](LoadRequest&, FakeLoad& load) {
-    load.hold = true;
-  });
+  auto load =
+      Start(0, Wants(*ranks[0]->plan), [](LoadRequest&, FakeLoad& load) { load.hold = true; });
   ASSERT_TRUE(rig_.Await([&] { return !load->filled.empty(); }));
   rig_.OnLoop([&] {
     EXPECT_TRUE(loads_->Window(load->session, load->id).ok());
@@ -349,8 +348,7 @@ TEST_F(LoadsTest, ABrokenStreamEndsItsLoad) {
     EXPECT_EQ(loads_->Window(other, load->id).status().code(), absl::StatusCode::kNotFound);
     loads_->StreamGone(load->id);
     EXPECT_TRUE(loads_->Status().empty());
-    EXPECT_EQ(loads_->Window(load->session, load->id).status().code(),
-              absl::StatusCode::kNotFound);
+    EXPECT_EQ(loads_->Window(load->session, load->id).status().code(), absl::StatusCode::kNotFound);
     loads_->Consumed(load->id, {0});
     loads_->StreamGone(load->id);
   });

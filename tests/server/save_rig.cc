@@ -106,10 +106,8 @@ struct SaveRig::Life {
                       .limit_bytes = rig.options_.arena_limit_bytes,
                       .huge_pages = false,
                       .touch_threads = 1,
-                      .on_block_free =
-                          [this](const std::string& job, uint32_t rank) {
-                            attempts.BlockFree(job, rank);
-                          },
+                      .on_block_free = [this](const std::string& job,
+                                              uint32_t rank) { attempts.BlockFree(job, rank); },
                       .on_no_memory =
                           [this](const std::string& job, uint32_t rank, const Arena& arena) {
                             attempts.NoMemory(job, rank, arena);
@@ -187,8 +185,8 @@ void SaveRig::Start(const std::string& faults) {
   CKPT_CHECK(life_ == nullptr, "one daemon at a time");
   life_ = std::make_unique<Life>(*this, faults);
   OnLoop([&] {
-    Recover machine({.node = kNode, .file_mode = 0644, .root_label = "default",
-                     .now = clock_.Wall()});
+    Recover machine(
+        {.node = kNode, .file_mode = 0644, .root_label = "default", .now = clock_.Wall()});
     ActionRunner(root().disk(), nullptr).RunToEnd(machine);
     EXPECT_TRUE(machine.status().ok()) << machine.status();
     for (const AttemptRecord& record : machine.waiting()) attempts().Restore(life_->root, record);
@@ -327,8 +325,7 @@ void SaveRig::ExpectStored(const std::string& id,
       for (const StoredChunk& chunk : stored.chunks) {
         EXPECT_TRUE(boxes.insert(chunk.box).second) << stored.name << ": a box twice";
         std::string bytes(chunk.bytes, '\0');
-        auto file = root().disk().OpenForRead(
-            Join(found->path, fragment.files[chunk.file].name));
+        auto file = root().disk().OpenForRead(Join(found->path, fragment.files[chunk.file].name));
         ASSERT_TRUE(file.ok()) << file.status();
         absl::Status status =
             ReadAll(**file, chunk.file_offset_bytes, std::as_writable_bytes(std::span(bytes)));

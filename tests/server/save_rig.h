@@ -57,7 +57,7 @@ class FakeRank : public SaveStream, public std::enable_shared_from_this<FakeRank
   std::shared_ptr<const ImageLayout> layout;
   std::string image;
   std::shared_ptr<Arena> arena;
-  std::vector<BlockGrant> granted;       // And not sealed.
+  std::vector<BlockGrant> granted;          // And not sealed.
   std::map<uint32_t, ResumedBlock> sealed;  // By image block.
   bool committed = false, failed = false;
   CheckpointInfo checkpoint;
@@ -150,7 +150,7 @@ class SaveRig {
   FakeClock clock_;
   std::mutex mutex_;  // Guards points_.
   std::map<std::string, int> points_;
-  std::vector<std::weak_ptr<Arena>> seen_arenas_;       // Of this life …
+  std::vector<std::weak_ptr<Arena>> seen_arenas_;     // Of this life …
   std::set<std::shared_ptr<Attempt>> seen_attempts_;  // … and the loop's, too.
   // Of former lives: the ranks hold their arenas.
   std::vector<std::pair<std::shared_ptr<FaultInjector>, std::shared_ptr<Root>>> former_disks_;

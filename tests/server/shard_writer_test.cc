@@ -115,8 +115,8 @@ class ShardWriterTest : public testing::Test {
     };
     callbacks.idle = [this] { ++idle_; };
     OnLoop([&] {
-      writer_ = std::make_shared<ShardWriter>(loop_, *root_, std::move(options),
-                                              std::move(callbacks));
+      writer_ =
+          std::make_shared<ShardWriter>(loop_, *root_, std::move(options), std::move(callbacks));
       writer_->Start();
     });
   }
@@ -271,7 +271,8 @@ TEST_F(ShardWriterTest, SeesEveryBlockThatChangesAfterItWasSealed) {
     Make(TwoSections(), true);
     // One byte, anywhere in the image; before or while it is written.
     uint64_t at = (i * 104729) % image_.size();
-    bool in_a_gap = at >= layout_->sections[0].bytes && at < layout_->sections[1].image_offset_bytes;
+    bool in_a_gap =
+        at >= layout_->sections[0].bytes && at < layout_->sections[1].image_offset_bytes;
     auto scribble = [&] { arena_->Memory()[at] ^= std::byte{1}; };
     if (i % 3 == 0) scribble();
     WriteAllBlocks([&] {
@@ -286,8 +287,7 @@ TEST_F(ShardWriterTest, SeesEveryBlockThatChangesAfterItWasSealed) {
     EXPECT_FALSE(complete) << "byte " << at;
     EXPECT_EQ(failure_.code(), absl::StatusCode::kDataLoss) << failure_;
     EXPECT_NE(failure_.message().find("rank 3 changed a sealed block"), std::string::npos);
-    EXPECT_NE(failure_.message().find(absl::StrCat("image block ", at / kBlock)),
-              std::string::npos)
+    EXPECT_NE(failure_.message().find(absl::StrCat("image block ", at / kBlock)), std::string::npos)
         << failure_ << at;
   }
 }

@@ -39,10 +39,9 @@ std::string ImageBytes(const RankPlan& plan, const ImageLayout& layout, uint32_t
   for (const Section& section : layout.sections) {
     for (const PlacedPart& placed : section.parts) {
       const PlanPart& part = parts[placed.ordinal];
-      std::string bytes =
-          part.tensor != nullptr
-              ? BoxBytes(*part.tensor, part.tensor->chunks[part.chunk_index], rank)
-              : TestBytes(part.item->name, part.item->bytes);
+      std::string bytes = part.tensor != nullptr
+                              ? BoxBytes(*part.tensor, part.tensor->chunks[part.chunk_index], rank)
+                              : TestBytes(part.item->name, part.item->bytes);
       std::memcpy(image.data() + section.image_offset_bytes + placed.offset_bytes, bytes.data(),
                   bytes.size());
     }

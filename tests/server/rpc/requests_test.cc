@@ -167,8 +167,8 @@ TEST(Requests, AResumeNamesItsAttempt) {
   ASSERT_EQ(state->sealed.size(), 1u);
   EXPECT_EQ(state->sealed[0].arena_block, 2u);
   EXPECT_EQ(state->sealed[0].unit_crc32c, (std::vector<uint32_t>{7}));
-  for (const char* name : {"", "17", "17-", "x-00c0ffee00c0ffee", "17-00C0FFEE00C0FFEE",
-                           "../17-00c0ffee00c0ffee"}) {
+  for (const char* name :
+       {"", "17", "17-", "x-00c0ffee00c0ffee", "17-00C0FFEE00C0FFEE", "../17-00c0ffee00c0ffee"}) {
     resume.set_attempt(name);
     EXPECT_EQ(ParseResume(resume).status().code(), kInvalid) << name;
   }
