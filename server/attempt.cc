@@ -16,6 +16,7 @@ namespace ckptd {
 
 struct Attempt::PlanResult {
   absl::Status status;
+  const char* phase = "plan";  // Of the status.
   bool confirmed = false;
   std::map<uint32_t, std::vector<uint32_t>> ordinals;
   std::map<uint32_t, std::shared_ptr<const ImageLayout>> layouts;
@@ -175,6 +176,16 @@ void Attempt::MaybePlan() {
   if (complete || alone) StartPlan(std::move(to_assign));
 }
 
+// What is about to be staged must fit: a full disk is better known before than after. Others may
+// fill it all the same; then a write fails.
+static absl::Status CheckSpace(Root& root, uint64_t bytes) {
+  absl::StatusOr<DiskSpace> space = root.disk().Space();
+  if (!space.ok() || space->free_bytes >= bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("root \"", root.label(), "\" (", root.path(),
+                                                   ") has ", space->free_bytes,
+                                                   " bytes free, and the save needs ", bytes));
+}
+
 void Attempt::StartPlan(std::vector<uint32_t> to_assign) {
   planning_ = true;
   std::map<uint32_t, std::shared_ptr<const RankPlan>> plans;
@@ -201,6 +212,12 @@ void Attempt::StartPlan(std::vector<uint32_t> to_assign) {
       if (complete) result->status = CheckComplete(by_rank, taken);
       result->confirmed = complete;
     }
+    if (result->status.ok()) {
+      uint64_t bytes = 0;
+      for (const auto& [rank, layout] : result->layouts) bytes += layout->image_bytes;
+      result->status = CheckSpace(*self->root_, bytes);
+      result->phase = "admit";
+    }
     self->context_.loop.Post([self, result] { self->OnPlanned(std::move(*result)); });
   });
 }
@@ -208,7 +225,7 @@ void Attempt::StartPlan(std::vector<uint32_t> to_assign) {
 void Attempt::OnPlanned(PlanResult result) {
   planning_ = false;
   if (state_ > State::kWriting) return;
-  if (!result.status.ok()) return Fail(FailureOf(result.status, std::nullopt, "plan"));
+  if (!result.status.ok()) return Fail(FailureOf(result.status, std::nullopt, result.phase));
   confirmed_ = result.confirmed;
   if (confirmed_) Point("planned");
   Progress();

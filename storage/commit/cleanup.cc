@@ -69,8 +69,10 @@ void FinishFailed::Advance(ActionResult result) {
   std::string outcome_path = Join(folder_, kOutcomeFile);
   if (state_ == State::kRemove) {
     remove_->Done(std::move(result));
-    if (!DoNextOf(*remove_)) status_ = remove_->status();
-    return;
+    if (DoNextOf(*remove_)) return;
+    status_ = remove_->status();
+    if (!std::exchange(full_, false) || !status_.ok()) return;
+    return Go(State::kReadOutcome, ReadFileAction(std::move(outcome_path)));  // Now there is room.
   }
   if (state_ == State::kCreate && absl::IsAlreadyExists(status)) {
     // The one that has made the attempt fail writes it itself.
@@ -80,7 +82,9 @@ void FinishFailed::Advance(ActionResult result) {
   bool may_fail = state_ == State::kReadRecord || absl::IsNotFound(status);
   if (!status.ok() && !may_fail) {
     status_ = status;
-    return;
+    if (remove_ || !absl::IsResourceExhausted(status)) return;
+    full_ = true;  // The shards take the room.
+    return StartRemove();
   }
   switch (state_) {
     case State::kReadOutcome:

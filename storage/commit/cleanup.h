@@ -46,7 +46,7 @@ class RemoveFolder : public Machine {
 //
 // Steps: 1. Read the outcome. 2. If there is none that can be read: read the attempt's record,
 // remove the outcome, write `otherwise` and sync it and the folder. 3. RemoveFolder, keeping the
-// two records.
+// two records. A disk too full for step 2: step 3, then again from step 1.
 class FinishFailed : public Machine {
  public:
   struct Options {
@@ -82,6 +82,7 @@ class FinishFailed : public Machine {
   std::string folder_;
   State state_ = State::kReadOutcome;
   std::optional<Outcome> written_;
+  bool full_ = false;  // The outcome found no room; it is written after the shards are gone.
   std::optional<RemoveFolder> remove_;
   absl::Status status_;
 };
