@@ -1,6 +1,7 @@
 #include "server/loads.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,6 +31,7 @@ class Load : public std::enable_shared_from_this<Load> {
         root_(std::move(root)),
         request_(std::move(request)),
         stream_(std::move(stream)) {}
+  ~Load();
 
   void Start();
   void Consumed(const std::vector<uint32_t>& blocks);
@@ -80,6 +82,11 @@ class Load : public std::enable_shared_from_this<Load> {
   std::map<uint32_t, uint64_t> filled_bytes_;  // By window block, until it is given back.
   uint64_t done_bytes_ = 0;
 };
+
+// Closing files and unmapping memory may take a while: not on the loop.
+Load::~Load() {
+  root_->readers().Post([files = std::move(files_), window = std::move(window_)] {});
+}
 
 void Load::Start() {
   std::string id = request_.checkpoint_id;
@@ -292,6 +299,9 @@ void Load::OnRead(const LoadRead& read, uint32_t block, const absl::Status& stat
 }
 
 void Load::Consumed(const std::vector<uint32_t>& blocks) {
+  if (plan_ == nullptr) {
+    return Fail(absl::InvalidArgumentError("blocks are given back before the load is planned"));
+  }
   for (uint32_t block : blocks) {
     auto filled = filled_bytes_.find(block);
     if (filled == filled_bytes_.end()) {
@@ -360,9 +370,12 @@ absl::StatusOr<std::shared_ptr<Arena>> Loads::Window(const Session& session,
 const std::string& Loads::Resolve(const SessionInfo& session, const std::string& restore_id,
                                   const std::string& latest) {
   if (restore_id.empty()) return latest;
-  if (restores_.size() == kRestoresKept) restores_.erase(restores_.begin());
-  return restores_.try_emplace({session.job, session.incarnation, restore_id}, latest)
-      .first->second;
+  auto [restore, added] =
+      restores_.try_emplace({session.job, session.incarnation, restore_id}, latest);
+  if (added && restores_.size() > kRestoresKept) {
+    restores_.erase(restore == restores_.begin() ? std::next(restore) : restores_.begin());
+  }
+  return restore->second;
 }
 
 void Loads::Forget(const std::string& job, const std::string& incarnation) {

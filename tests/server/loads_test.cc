@@ -237,6 +237,23 @@ TEST_F(LoadsTest, ABlockThatIsNotFilledCannotBeGivenBack) {
   rig_.OnLoop([&] { loads_->Consumed(12345, {0}); });  // No such load: nothing.
 }
 
+TEST_F(LoadsTest, NothingCanBeGivenBackBeforeThePlan) {
+  auto ranks = rig_.SaveAll(1);
+  ASSERT_TRUE(rig_.AwaitCommitted(ranks));
+  for (std::vector<uint32_t> blocks : {std::vector<uint32_t>{}, {0}}) {
+    auto load = std::make_shared<FakeLoad>(Wants(*ranks[0]->plan));
+    LoadRequest request;
+    request.wants = load->wants;
+    // The plan is made on a worker, and comes to the loop after this.
+    rig_.OnLoop([&] {
+      uint64_t id =
+          loads_->Start(ranks[0]->session, rig_.root_pointer(), std::move(request), load);
+      loads_->Consumed(id, blocks);
+    });
+    ExpectFailed(load, absl::StatusCode::kInvalidArgument, "before the load is planned");
+  }
+}
+
 TEST_F(LoadsTest, AFlippedByteIsDataLossNamingFileTensorAndRange) {
   auto ranks = rig_.SaveAll(2);
   ASSERT_TRUE(rig_.AwaitCommitted(ranks));
