@@ -143,7 +143,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   void Fail(Failure failure);
   // After the end: the rank's process has stopped writing to the blocks it was granted (it is dead,
   // or began a newer save).
-  void ReleaseGranted(uint32_t rank);
+  void ReleaseGranted(const Session& session);
   bool HoldsBlocks() const;  // After the end: there are such blocks.
 
   // State, for status and the table.

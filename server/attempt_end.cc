@@ -237,9 +237,10 @@ void Attempt::OnIdle(uint32_t rank) {
   if (state_ == State::kEnded) Release(ranks_.at(rank));
 }
 
-void Attempt::ReleaseGranted(uint32_t number) {
-  auto found = ranks_.find(number);
-  if (found == ranks_.end()) return;
+void Attempt::ReleaseGranted(const Session& session) {
+  auto found = ranks_.find(session.info.rank);
+  // A process of another life of the job says nothing about this one.
+  if (found == ranks_.end() || found->second.token != session.token) return;
   if (found->second.filler == RankSave::Filler::kLiving)
     found->second.filler = RankSave::Filler::kStopped;
   SettleArena(found->second);

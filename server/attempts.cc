@@ -14,6 +14,13 @@ Failure AdmitFailure(absl::Status status, const std::string& node) {
   return Failure{std::move(status), std::nullopt, node, "admit"};
 }
 
+absl::Status CheckRoot(const Attempt& attempt, const Root& root, uint32_t rank) {
+  if (&attempt.root() == &root) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "checkpoint \"", attempt.record().checkpoint_id, "\" goes to root \"",
+      attempt.root().label(), "\", and rank ", rank, " joins with root \"", root.label(), "\""));
+}
+
 void AnswerEnded(const Attempt& attempt, SaveStream& stream) {
   if (attempt.result() == Attempt::Result::kCommitted) {
     stream.Committed(attempt.checkpoint());
@@ -45,7 +52,7 @@ void Attempts::Save(const Session& session, std::shared_ptr<Root> root, const Sa
   ticket->rank = session.info.rank;
   // A rank that begins a new save has stopped filling what its ended ones were granted.
   for (size_t i = 0; i < ended_.size() && !resume; ++i) {
-    if (ended_[i]->record().job == session.info.job) ended_[i]->ReleaseGranted(session.info.rank);
+    if (ended_[i]->record().job == session.info.job) ended_[i]->ReleaseGranted(session);
   }
   if (AnswerRepeated(session, options, resume, stream, *ticket)) return;
   if (resume) {
@@ -143,6 +150,8 @@ void Attempts::Join(const Session& session, std::shared_ptr<Root> root, const Sa
     attempt = std::make_shared<Attempt>(context_, std::move(root), session.info, options,
                                         [this](Attempt& ended) { OnEnd(ended); });
     in_flight_.push_back(attempt);
+  } else if (absl::Status same = CheckRoot(*attempt, *root, session.info.rank); !same.ok()) {
+    return stream->Failed(Failure{same, session.info.rank, context_.node, "join"});
   }
   absl::Status status = attempt->Join(session, options, std::move(plan), stream);
   if (!status.ok())
@@ -210,8 +219,9 @@ void Attempts::Resume(const Session& session, std::shared_ptr<Root> root,
   auto live = std::find_if(in_flight_.begin(), in_flight_.end(), is_it);
   if (live != in_flight_.end()) {
     std::shared_ptr<Attempt> attempt = *live;
-    absl::Status status =
-        attempt->Resume(session, options, std::move(plan), std::move(resume), stream);
+    absl::Status status = CheckRoot(*attempt, *root, session.info.rank);
+    if (status.ok())
+      status = attempt->Resume(session, options, std::move(plan), std::move(resume), stream);
     if (!status.ok())
       return stream->Failed(Failure{status, session.info.rank, context_.node, "join"});
     ticket.attempt = std::move(attempt);

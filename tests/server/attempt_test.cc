@@ -149,8 +149,33 @@ TEST(Attempt, RanksThatDoNotJoinInTimeAreNamed) {
   EXPECT_EQ(ranks[0]->failure.rank, std::optional<uint32_t>(1));
   rig.OnLoop([&] {
     for (const auto& rank : ranks)
-      rig.attempts().FindEnded("job", "a")->ReleaseGranted(rank->session.info.rank);
+      rig.attempts().FindEnded("job", "a")->ReleaseGranted(rank->session);
   });
+  rig.ExpectQuiet();
+}
+
+TEST(Attempt, ASaveOfAnotherLifeDoesNotFreeWhatALivingRankMayStillFill) {
+  SaveRig rig;
+  Ranks ranks = rig.SaveAll(1, "a", [](FakeRank& rank) { rank.seal_max = 0; });
+  ASSERT_TRUE(rig.Await([&] { return !ranks[0]->granted.empty(); }));
+  uint32_t block = ranks[0]->granted[0].arena_block;
+  rig.OnLoop([&] {
+    ranks[0]->ticket->attempt->Fail(
+        Failure{absl::CancelledError("cancelled"), 0, SaveRig::kNode, "stage"});
+  });
+  ASSERT_TRUE(rig.AwaitFailed(ranks));
+  // The same rank of a new incarnation, beside the old one.
+  auto original = rig.Rank(0, 1, "b");
+  Session session = original->session;
+  session.info.incarnation = "2";
+  auto other = std::make_shared<FakeRank>(rig, session, original->options, original->plan);
+  rig.Save(other);
+  rig.OnLoop([&] {
+    EXPECT_EQ(ranks[0]->arena->state(block), Arena::BlockState::kGranted);
+    rig.attempts().FindEnded("job", "a")->ReleaseGranted(ranks[0]->session);
+    EXPECT_NE(ranks[0]->arena->state(block), Arena::BlockState::kSealed);
+  });
+  ASSERT_TRUE(rig.AwaitCommitted({other}));
   rig.ExpectQuiet();
 }
 
