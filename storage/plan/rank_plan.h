@@ -17,7 +17,8 @@ namespace ckptd {
 // Limits. A plan beyond one of them is InvalidArgument, naming limit and entry.
 inline constexpr size_t kNameBytesMax = 64 << 10;
 inline constexpr size_t kEntriesPerRankMax = 4'000'000;       // Tensors, their chunks and items.
-inline constexpr uint64_t kRankBytesMax = uint64_t{1} << 60;  // Of all chunks and staged items.
+inline constexpr uint64_t kRankBytesMax = uint64_t{1} << 44;  // Of all chunks and staged items;
+                                                              // each block is kept track of.
 inline constexpr uint64_t kInlineItemBytesMax = 64 << 10;  // A larger item is staged like a tensor.
 inline constexpr uint64_t kItemBytesMax = 32 << 20;  // It travels in one message when loaded.
 inline constexpr uint64_t kCheckedReplicaBytesMax =
