@@ -107,7 +107,8 @@ bool Link::WatchUntilLost(Connection& connection) {
 
 bool Link::PauseUnlessStopped(absl::Duration pause) {
   pollfd entry = {wake_.get(), POLLIN, 0};
-  return poll(&entry, 1, static_cast<int>(absl::ToInt64Milliseconds(pause))) == 0;
+  // A signal that the trainer handles only shortens the pause.
+  return poll(&entry, 1, static_cast<int>(absl::ToInt64Milliseconds(pause))) <= 0;
 }
 
 void Link::Run() {

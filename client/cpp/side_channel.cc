@@ -4,16 +4,21 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "storage/base/clock.h"
 #include "storage/base/status.h"
 
 namespace ckptd::inline client {
 namespace {
+
+// A daemon that accepts or reads nothing keeps connect() and sendmsg() no longer than that.
+constexpr time_t kSendSeconds = 10;
 
 absl::Status Gone(absl::string_view why) {
   return absl::UnavailableError(absl::StrCat("the side socket of ckptd: ", why));
@@ -31,6 +36,8 @@ absl::StatusOr<std::unique_ptr<SideChannel>> SideChannel::Connect(const std::str
     return absl::InvalidArgumentError(absl::StrCat(path, " is too long for a socket"));
   }
   std::memcpy(address.sun_path, path.data(), path.size());
+  const timeval limit = {.tv_sec = kSendSeconds, .tv_usec = 0};
+  setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
   if (connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
     if (errno == EACCES || errno == EPERM) return ErrnoStatus(errno, path);
     return absl::UnavailableError(strerror(errno));
@@ -72,8 +79,16 @@ absl::Status SideChannel::Send(const v1::SideRequest& request, int fd) {
 }
 
 absl::StatusOr<SideChannel::Reply> SideChannel::Receive(absl::Duration timeout) {
-  pollfd poll_entry = {socket_.get(), POLLIN, 0};
-  const int ready = poll(&poll_entry, 1, static_cast<int>(absl::ToInt64Milliseconds(timeout)));
+  // The trainer may handle signals in this thread.
+  const absl::Duration deadline = SystemClock().Monotonic() + timeout;
+  int ready;
+  do {
+    const absl::Duration left =
+        std::max(deadline - SystemClock().Monotonic(), absl::ZeroDuration());
+    pollfd entry = {socket_.get(), POLLIN, 0};
+    ready = poll(&entry, 1, static_cast<int>(absl::ToInt64Milliseconds(left)));
+  } while (ready < 0 && errno == EINTR);
+  if (ready < 0) return Gone(strerror(errno));
   if (ready == 0) return Gone(absl::StrCat("no answer in ", absl::FormatDuration(timeout)));
   std::vector<char> packet(kSidePacketBytesMax);
   iovec part = {packet.data(), packet.size()};

@@ -4,9 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -114,6 +118,24 @@ TEST_F(SideChannelTest, ASilentDaemonIsUnavailableAndTheChannelHangsUp) {
   EXPECT_THAT(std::string(reply.status().message()), HasSubstr("no answer"));
   pollfd entry = {channel_->fd(), POLLRDHUP, 0};
   EXPECT_EQ(poll(&entry, 1, 0), 1);
+}
+
+TEST_F(SideChannelTest, ASignalIsNoReasonToWaitForEver) {
+  struct sigaction action = {};
+  action.sa_handler = [](int) {};
+  action.sa_flags = SA_RESTART;  // As a trainer would: recvmsg() goes on, poll() does not.
+  ASSERT_EQ(sigaction(SIGUSR1, &action, nullptr), 0);
+  std::atomic<bool> ended = false;
+  std::thread interrupter([&ended, caller = pthread_self()] {
+    while (!ended) {
+      pthread_kill(caller, SIGUSR1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  });
+  auto reply = channel_->Call({}, -1, absl::Milliseconds(50));
+  ended = true;
+  interrupter.join();
+  EXPECT_THAT(std::string(reply.status().message()), HasSubstr("no answer"));
 }
 
 TEST_F(SideChannelTest, AClosedSocketIsUnavailable) {
