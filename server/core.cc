@@ -20,6 +20,9 @@
 namespace ckptd {
 namespace {
 
+// How long the failures of a drain that timed out may take to be written.
+constexpr absl::Duration kAbortGrace = absl::Seconds(5);
+
 void FillRandom(void* bytes, size_t count) {
   CKPT_CHECK(getrandom(bytes, count, 0) == static_cast<ssize_t>(count),
              "the kernel gives random bytes");
@@ -122,6 +125,10 @@ absl::StatusOr<const Session*> Core::OpenSession(SessionInfo info, uint64_t conn
   if (info.world_size == 0 || info.rank >= info.world_size) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", info.rank, " does not exist in a world of ", info.world_size));
+  }
+  if (info.world_size > kWorldSizeMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a world size of ", info.world_size, ", at most ", kWorldSizeMax));
   }
   ASSIGN_OR_RETURN(std::shared_ptr<Root> root, FindRoot(info.root));
   info.root = root->label();
@@ -244,11 +251,26 @@ void Core::LoadFailures(Root& root) {
 void Core::Drain(std::function<void()> done) {
   draining_ = true;
   logger_.Info("daemon.draining", {{"in_flight", attempts_.in_flight().size()}});
-  loop_.After(options_.config.drain_timeout, [this] {
+  auto once = std::make_shared<std::function<void()>>(std::move(done));
+  auto tell = [once] {
+    if (*once) std::exchange(*once, nullptr)();
+  };
+  loop_.After(options_.config.drain_timeout, [this, tell] {
     attempts_.FailAll(
         absl::UnavailableError("the daemon was stopped before the save was complete"));
+    // A root that hangs would keep the failures from being written for ever.
+    loop_.After(kAbortGrace, [this, tell] {
+      for (const std::shared_ptr<Attempt>& attempt : attempts_.in_flight()) {
+        logger_.Warning("attempt.left",
+                        {{"job", attempt->record().job},
+                         {"id", attempt->record().checkpoint_id},
+                         {"attempt", ToString(attempt->record().attempt)},
+                         {"why", "storage does not answer; the next start decides"}});
+      }
+      tell();
+    });
   });
-  attempts_.Drain(std::move(done));
+  attempts_.Drain(tell);
 }
 
 }  // namespace ckptd

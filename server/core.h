@@ -47,7 +47,8 @@ class Core {
   // NotFound, naming those there are. "" is the first.
   absl::StatusOr<std::shared_ptr<Root>> FindRoot(const std::string& label) const;
 
-  // Stops taking saves, gives those in flight drain_timeout, fails the rest; then `done`.
+  // Stops taking saves, gives those in flight drain_timeout, fails the rest; then `done`, once.
+  // What cannot be failed within seconds, because its root hangs, is left to the next start.
   void Drain(std::function<void()> done);
   bool draining() const { return draining_; }
 

@@ -22,6 +22,9 @@
 
 namespace ckptd {
 
+// Every attempt and its outcome record keep a line for each rank.
+inline constexpr uint32_t kWorldSizeMax = 1 << 17;
+
 struct SessionInfo {
   std::string job;
   std::string incarnation;  // "" for a job on one node that gave none.

@@ -128,13 +128,14 @@ class CoreTest : public testing::Test {
   }
 
   // A save of that session.
-  std::shared_ptr<SealingRank> Save(const std::string& token, const std::string& id) {
+  std::shared_ptr<SealingRank> Save(const std::string& token, const std::string& id,
+                                    const std::string& root = "") {
     auto rank = std::make_shared<SealingRank>(*core_);
     OnLoop([&] {
       SaveOptions options;
       options.checkpoint_id = id;
       options.request_id = id;
-      core_->attempts().Save(**core_->sessions().Find(token), *core_->FindRoot(""), options,
+      core_->attempts().Save(**core_->sessions().Find(token), *core_->FindRoot(root), options,
                              rank->plan, std::nullopt, rank, rank->ticket);
     });
     return rank;
@@ -157,6 +158,7 @@ TEST_F(CoreTest, SessionsHaveNamesAndNumbersThatAreSome) {
   EXPECT_EQ(code([](SessionInfo& info) { info.job = std::string(201, 'j'); }), kInvalid);
   EXPECT_EQ(code([](SessionInfo& info) { info.world_size = 0; }), kInvalid);
   EXPECT_EQ(code([](SessionInfo& info) { info.rank = 1; }), kInvalid);
+  EXPECT_EQ(code([](SessionInfo& info) { info.world_size = kWorldSizeMax + 1; }), kInvalid);
   EXPECT_EQ(code([](SessionInfo& info) { info.root = "nowhere"; }), absl::StatusCode::kNotFound);
   EXPECT_EQ(OnLoop([&] { return core_->sessions().all().size(); }), 0u);
   SessionInfo info = Info();
@@ -189,6 +191,21 @@ TEST_F(CoreTest, ADeadRanksArenaWaitsForItsSuccessorAndAClosedOnesGoes) {
       << "what has ended holds no memory";
 }
 
+TEST_F(CoreTest, RanksOfOneSaveHaveOneRoot) {
+  SessionInfo info = Info();
+  info.world_size = 2;
+  auto first = Save(*Open(info), "a");
+  info.rank = 1;
+  auto second = Save(*Open(info, 2), "a", "other");
+  ASSERT_TRUE(Await([&] { return !second->failure.status.ok(); }));
+  EXPECT_EQ(second->failure.status.code(), absl::StatusCode::kFailedPrecondition);
+  for (const char* label : {"\"default\"", "\"other\""}) {
+    EXPECT_TRUE(absl::StrContains(second->failure.status.message(), label))
+        << second->failure.status;
+  }
+  EXPECT_TRUE(OnLoop([&] { return first->failure.status.ok(); }));
+}
+
 TEST_F(CoreTest, DrainingItFinishesWhatIsInFlight) {
   Start("write:shard=delay:50ms");
   std::string token = *Open(Info());
@@ -210,6 +227,21 @@ TEST_F(CoreTest, DrainingItFailsWhatTakesTooLong) {
   OnLoop([&] { core_->Drain([&] { drained = true; }); });
   EXPECT_TRUE(Await([&] { return drained; }));
   EXPECT_EQ(OnLoop([&] { return rank->failure.status.code(); }), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(CoreTest, DrainingItEndsThoughARootHangs) {
+  Start("rename:checkpoints=delay:8s", absl::Milliseconds(100));
+  std::string token = *Open(Info());
+  auto rank = Save(token, "a");
+  ASSERT_TRUE(Await([&] {
+    return rank->ticket->attempt && rank->ticket->attempt->state() == Attempt::State::kDurable;
+  }));
+  int drained = 0;
+  OnLoop([&] { core_->Drain([&] { ++drained; }); });
+  EXPECT_TRUE(Await([&] { return drained == 1; }));
+  EXPECT_TRUE(OnLoop([&] { return !rank->committed && rank->failure.status.ok(); }));
+  ASSERT_TRUE(Await([&] { return rank->committed || !rank->failure.status.ok(); }));
+  EXPECT_EQ(OnLoop([&] { return drained; }), 1);
 }
 
 TEST_F(CoreTest, ItEndsWhileTransfersAreInFlight) {
