@@ -183,6 +183,10 @@ absl::StatusOr<Config> ParseConfig(const std::vector<std::string>& arguments,
     if (setting.value.empty()) continue;
     config.settings.push_back({setting.flag, absl::StrJoin(given.texts, ":"), given.origin});
   }
+  if (config.keep_last > 0) {
+    config.warnings.push_back(absl::StrCat("keep-last ", config.keep_last,
+                                           " is not applied yet: no checkpoint is deleted by it"));
+  }
   return config;
 }
 
@@ -208,7 +212,7 @@ std::string HelpText(const Surroundings& surroundings, const std::vector<Setting
       &text,
       "\nExit codes: 0 ok, 1 failed, 2 usage or configuration, 5 permission, 9 socket or "
       "node name held by another daemon.\n"
-      "Example: ckptd --root /mnt/shared/checkpoints --keep-last 5\n");
+      "Example: ckptd --root /mnt/nvme/checkpoints --arena-limit 64GiB\n");
   return text;
 }
 

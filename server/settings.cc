@@ -253,9 +253,11 @@ void AddAttempts(std::vector<Setting>& table) {
   std::string group = "Checkpoints";
   table.push_back({group, "max-inflight-attempts", "N", "2", "attempts in flight per job", false,
                    false, Count(&Config::max_inflight_attempts, 1)});
-  table.push_back({group, "keep-last", "N", "0",
-                   "keep the newest N checkpoints of a job, delete older ones; 0 keeps all", false,
-                   false, Count(&Config::keep_last, 0)});
+  table.push_back(
+      {group, "keep-last", "N", "0",
+       "keep the newest N checkpoints of a job; 0 keeps all (not applied yet: nothing is "
+       "deleted)",
+       false, false, Count(&Config::keep_last, 0)});
   table.push_back({group, "recheck", "all|none|1/N", "all",
                    "blocks whose checksum is computed once more after the write", false, false,
                    One(SetRecheck)});
@@ -277,12 +279,16 @@ void AddTimeouts(std::vector<Setting>& table) {
        &Config::peer_lost_timeout},
       {"reattach-timeout", "10s", "after a restart, clients hand their arenas back",
        &Config::reattach_timeout},
-      {"root-visible-timeout", "60s", "a folder made on another node is seen here",
+      {"root-visible-timeout", "60s",
+       "a folder made on another node is seen here (not used on one node)",
        &Config::root_visible_timeout},
-      {"settle-timeout", "60s", "a new life of a job settles older attempts first",
+      {"settle-timeout", "60s",
+       "a new life of a job settles older attempts first (not used on one node)",
        &Config::settle_timeout},
       {"drain-timeout", "30s", "on SIGTERM, attempts in flight may finish", &Config::drain_timeout},
-      {"trash-grace", "10m", "a deleted checkpoint keeps its bytes", &Config::trash_grace},
+      {"trash-grace", "10m",
+       "a deleted checkpoint keeps its bytes (not applied yet: they go at once)",
+       &Config::trash_grace},
   };
   for (const Line& line : lines) {
     table.push_back({group, line.flag, "DURATION", line.default_text, line.help, false, false,

@@ -79,6 +79,11 @@ TEST(Config, HasTheDocumentedDefaults) {
   EXPECT_EQ(OriginOf(config, "node"), "default");
 }
 
+TEST(Config, WhatIsNotAppliedYetIsAWarning) {
+  EXPECT_THAT(MustParse({"--keep-last", "5"}).warnings,
+              testing::ElementsAre(HasSubstr("keep-last 5 is not applied yet")));
+}
+
 TEST(Config, DefaultPathsDependOnTheUid) {
   Surroundings root = User();
   root.uid = 0;
