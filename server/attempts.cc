@@ -17,8 +17,8 @@ Failure AdmitFailure(absl::Status status, const std::string& node) {
 absl::Status CheckRoot(const Attempt& attempt, const Root& root, uint32_t rank) {
   if (&attempt.root() == &root) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      "checkpoint \"", attempt.record().checkpoint_id, "\" goes to root \"",
-      attempt.root().label(), "\", and rank ", rank, " joins with root \"", root.label(), "\""));
+      "checkpoint \"", attempt.record().checkpoint_id, "\" goes to root \"", attempt.root().label(),
+      "\", and rank ", rank, " joins with root \"", root.label(), "\""));
 }
 
 void AnswerEnded(const Attempt& attempt, SaveStream& stream) {

@@ -20,7 +20,7 @@ inline constexpr size_t kEntriesPerRankMax = 4'000'000;       // Tensors, their 
 inline constexpr uint64_t kRankBytesMax = uint64_t{1} << 44;  // Of all chunks and staged items;
                                                               // each block is kept track of.
 inline constexpr uint64_t kInlineItemBytesMax = 64 << 10;  // A larger item is staged like a tensor.
-inline constexpr uint64_t kItemBytesMax = 32 << 20;  // It travels in one message when loaded.
+inline constexpr uint64_t kItemBytesMax = 32 << 20;        // It travels in one message when loaded.
 inline constexpr uint64_t kCheckedReplicaBytesMax =
     64 << 10;  // Replicas up to this size are compared by content.
 

@@ -246,8 +246,7 @@ TEST_F(LoadsTest, NothingCanBeGivenBackBeforeThePlan) {
     request.wants = load->wants;
     // The plan is made on a worker, and comes to the loop after this.
     rig_.OnLoop([&] {
-      uint64_t id =
-          loads_->Start(ranks[0]->session, rig_.root_pointer(), std::move(request), load);
+      uint64_t id = loads_->Start(ranks[0]->session, rig_.root_pointer(), std::move(request), load);
       loads_->Consumed(id, blocks);
     });
     ExpectFailed(load, absl::StatusCode::kInvalidArgument, "before the load is planned");
