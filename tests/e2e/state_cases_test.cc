@@ -213,7 +213,8 @@ TEST(TensorsWithoutDimensions, KeepTheirEmptyShape) {
     }
   }
   EXPECT_EQ(entries, 4u) << "each stored once";
-  for (const Json& tensor : Ckptctl(site, {"describe", "a"}).json["tensors"]) {
+  const Json description = Ckptctl(site, {"describe", "a"}).json;
+  for (const Json& tensor : description["tensors"]) {
     EXPECT_EQ(tensor["shape"], Json::array());
   }
 }
