@@ -1,5 +1,6 @@
 #include "client/cpp/connection.h"
 
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -87,6 +88,7 @@ Connection::Connection(std::string socket, std::unique_ptr<SideChannel> side, v1
 void Connection::Lose() {
   std::lock_guard lock(mutex_);
   lost_ = true;
+  shutdown(side_->fd(), SHUT_RDWR);  // Who waits for an answer there waits no longer.
   for (Call* call : calls_) call->context_.TryCancel();
 }
 

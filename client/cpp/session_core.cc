@@ -17,6 +17,8 @@ namespace {
 constexpr uint32_t kThreadsMax = 64;
 // How long a restarted daemon may take until a save that is not staged fails.
 constexpr absl::Duration kReattachTimeout = absl::Seconds(30);
+// How long the daemon may take to touch the memory of a rank.
+constexpr absl::Duration kPrewarmTimeout = absl::Minutes(15);
 // The least that the call which closes a session gets, however little time is left.
 constexpr absl::Duration kCloseCallMin = absl::Seconds(1);
 
@@ -83,6 +85,7 @@ absl::Status SessionCore::Prewarm(State state) {
   ASSIGN_OR_RETURN(std::shared_ptr<Connection> connection,
                    link_->Wait(options_.daemon_lost_timeout));
   Connection::Call call(connection);
+  call.LimitProgress(kPrewarmTimeout);
   v1::PrewarmReply reply;
   std::unique_ptr<grpc::ClientWriter<v1::PrewarmRequest>> writer =
       connection->stub().Prewarm(&call.context(), &reply);
@@ -92,7 +95,12 @@ absl::Status SessionCore::Prewarm(State state) {
     return writer->Write(request);
   });
   writer->WritesDone();
-  RETURN_IF_ERROR(FromGrpc(writer->Finish()));
+  const absl::Status status = FromGrpc(writer->Finish());
+  if (call.stalled()) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("no arena after ", absl::FormatDuration(kPrewarmTimeout)));
+  }
+  RETURN_IF_ERROR(status);
   if (reply.arena_bytes() == 0) return absl::OkStatus();  // A rank without bytes needs none.
   ASSIGN_OR_RETURN(std::shared_ptr<ArenaMap> arena,
                    arena_.Get(*connection, reply.arena_generation()));
