@@ -37,9 +37,9 @@ struct SessionOptions {
   // contradicts the launcher is refused, naming both.
   //
   // The incarnation: the same for all ranks, new at each start, so that no save joins ranks of two
-  // lives of the job. Else torchrun's run id and restart count (with --rdzv-id only), or Slurm's
-  // job, step and restart count; random for one process. Several processes without any of these
-  // have an empty one, which keeps no two lives apart.
+  // lives of the job. Else torchrun's run id and restart count (with --standalone, or an --rdzv-id
+  // that is new, too), or Slurm's job, step and restart count; random for one process. Several
+  // processes without any of these have an empty one, which keeps no two lives apart.
   std::string job;
   std::optional<uint32_t> rank;
   std::optional<uint32_t> world_size;

@@ -15,7 +15,9 @@ int main() {
     auto target =
         ckptd::WholeTarget("weights", ckptd::DType::kFloat32, {weights.size()}, weights.data());
     auto load = (*session)->Load((*latest)->id, {target});
-    if (load.ok() && load->Wait(absl::Minutes(1)).ok()) step = (*latest)->step;
+    auto report = load.ok() ? load->Wait(absl::Minutes(1)) : load.status();
+    if (!report.ok()) return std::fprintf(stderr, "%s\n", report.status().ToString().c_str()), 1;
+    step = report->checkpoint.step;
   }
   for (int64_t end = step + 100; step < end;) {
     for (float& weight : weights) weight += 1;  // Train.
