@@ -89,6 +89,7 @@ void Attempt::Restart() {
 
 void Attempt::OnBegun(const absl::StatusOr<AttemptRecord>& result) {
   job_running_ = false;
+  if (state_ == State::kEnded) return;
   Progress();
   if (result.ok()) record_ = *result;
   if (state_ == State::kAborting) return Abort();
@@ -274,7 +275,7 @@ void Attempt::StartStaging(RankSave& rank, const std::vector<ResumedBlock>& held
     if (!fits) continue;
     rank.blocks[block.image_block].state = ImageBlock::State::kGranted;
     rank.blocks[block.image_block].arena_block = block.arena_block;
-    SealBlock(rank, block.image_block, block.unit_crc32c);
+    SealBlock(rank, block.image_block, block.unit_crc32c, true);
     if (state_ == State::kAborting) return;
   }
   CheckStaged(rank);
@@ -352,10 +353,11 @@ void Attempt::Sealed(uint32_t number, uint32_t image_block, uint32_t arena_block
                               " in arena block ", arena_block, ", which it was not granted")),
                           number, "stage"));
   }
-  SealBlock(rank, image_block, std::move(unit_crc32c));
+  SealBlock(rank, image_block, std::move(unit_crc32c), false);
 }
 
-void Attempt::SealBlock(RankSave& rank, uint32_t image_block, std::vector<uint32_t> unit_crc32c) {
+void Attempt::SealBlock(RankSave& rank, uint32_t image_block, std::vector<uint32_t> unit_crc32c,
+                        bool taken_back) {
   ImageBlock& block = rank.blocks[image_block];
   uint64_t begin = image_block * rank.arena->block_bytes();
   size_t units = UnitsOf(*rank.layout, begin, begin + rank.BlockBytes(image_block)).size();
@@ -372,7 +374,7 @@ void Attempt::SealBlock(RankSave& rank, uint32_t image_block, std::vector<uint32
   rank.staged_bytes += rank.BlockBytes(image_block);
   --rank.unsealed;
   Progress();
-  rank.writer->Write(image_block, block.arena_block, std::move(unit_crc32c));
+  rank.writer->Write(image_block, block.arena_block, std::move(unit_crc32c), taken_back);
   if (Mutated(BlockMutation::kReuseBeforeCompletion)) {
     rank.arena->Written(block.arena_block);
     context_.arenas.NotifyFree(record_.job, rank.rank);
@@ -417,6 +419,7 @@ void Attempt::RankEnded(const Session& session, SessionEnd end) {
   auto found = ranks_.find(session.info.rank);
   if (found == ranks_.end() || found->second.token != session.token) return;
   RankSave& rank = found->second;
+  if (end == SessionEnd::kDead) rank.session_ended = session.ended;
   // One that lives without its connection may still listen here.
   if (end != SessionEnd::kLost) rank.stream.reset();
   rank.filler = end == SessionEnd::kLost ? RankSave::Filler::kLost : RankSave::Filler::kStopped;
@@ -483,14 +486,19 @@ void Attempt::Event(absl::string_view name, std::optional<uint32_t> rank) const 
 
 void Attempt::Progress() { last_progress_ = context_.loop.clock().Monotonic(); }
 
+// No progress for attempt_timeout fails the attempt. If the root does not even answer that, for as
+// long again, or the commit, the ranks are told what is true: unknown.
 void Attempt::WatchProgress() {
   absl::Duration quiet = context_.loop.clock().Monotonic() - last_progress_;
   if (quiet >= context_.attempt_timeout) {
-    return Fail(
-        FailureOf(absl::DeadlineExceededError(absl::StrCat(
-                      "no progress for ", ckptd::FormatDuration(context_.attempt_timeout))),
-                  std::nullopt,
-                  state_ == State::kWriting || state_ == State::kFinishing ? "write" : "stage"));
+    if (state_ == State::kAborting || state_ == State::kDurable) return GiveUp();
+    quiet = absl::ZeroDuration();
+    Progress();
+    Fail(FailureOf(absl::DeadlineExceededError(absl::StrCat(
+                       "no progress for ", ckptd::FormatDuration(context_.attempt_timeout))),
+                   std::nullopt,
+                   state_ == State::kWriting || state_ == State::kFinishing ? "write" : "stage"));
+    if (state_ == State::kEnded) return;
   }
   progress_timer_ = context_.loop.After(context_.attempt_timeout - quiet,
                                         [self = shared_from_this()] { self->WatchProgress(); });

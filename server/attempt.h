@@ -178,7 +178,8 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   void Reattach(RankSave& rank, const ResumeState& resume, std::shared_ptr<SaveStream> stream);
   void TakeBack(uint32_t rank, const ResumeState& resume,
                 std::shared_ptr<const ImageLayout> layout);
-  void SealBlock(RankSave& rank, uint32_t image_block, std::vector<uint32_t> unit_crc32c);
+  void SealBlock(RankSave& rank, uint32_t image_block, std::vector<uint32_t> unit_crc32c,
+                 bool taken_back);
   void StartWriter(RankSave& rank);
   void CheckStaged(RankSave& rank);
   void OnBlockWritten(uint32_t rank, uint32_t image_block, uint32_t arena_block);
@@ -188,6 +189,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   void Abort();
   void OnIdle(uint32_t rank);
   void RunDecide(Decide decide);
+  void GiveUp();
   void End(Result result);
   void CleanUp();
   void OnDecided(Decision decision, CheckpointInfo checkpoint);

@@ -9,6 +9,7 @@
 #include "server/mutation.h"
 #include "storage/base/check.h"
 #include "storage/base/status.h"
+#include "storage/base/units.h"
 #include "storage/commit/cleanup.h"
 #include "storage/commit/finish_node.h"
 #include "storage/commit/runner.h"
@@ -61,6 +62,7 @@ void Attempt::MaybeFinish() {
 
 void Attempt::OnDurable(const absl::StatusOr<FragmentRef>& result) {
   job_running_ = false;
+  if (state_ == State::kEnded) return;
   Progress();
   if (state_ == State::kAborting) return Abort();
   if (!result.ok()) return Fail(FailureOf(result.status(), std::nullopt, "sync"));
@@ -132,6 +134,7 @@ void Attempt::RunDecide(Decide decide) {
 
 void Attempt::OnDecided(Decision decision, CheckpointInfo checkpoint) {
   job_running_ = false;
+  if (state_ == State::kEnded) return;  // Too late: the next start looks again.
   switch (decision.kind) {
     case Decision::Kind::kCommitted:
       checkpoint_ = std::move(checkpoint);
@@ -147,6 +150,17 @@ void Attempt::OnDecided(Decision decision, CheckpointInfo checkpoint) {
           "\" is unknown until the next start: ", failure_.status.message()));
       return End(Result::kUnknown);
   }
+}
+
+void Attempt::GiveUp() {
+  failure_ = FailureOf(
+      absl::UnknownError(absl::StrCat(
+          "root \"", root_->label(), "\" (", root_->path(), ") has not answered for ",
+          ckptd::FormatDuration(context_.attempt_timeout), ": what becomes of this save of \"",
+          record_.checkpoint_id, "\" is unknown until the next start")),
+      std::nullopt, state_ == State::kDurable ? "commit" : "settle");
+  root_->SetUnhealthy(std::string(failure_.status.message()));
+  End(Result::kUnknown);
 }
 
 void Attempt::End(Result result) {

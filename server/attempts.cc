@@ -122,11 +122,43 @@ std::shared_ptr<Attempt> Attempts::FindJoinable(const Key& key) const {
   return nullptr;
 }
 
+// Ranks of two lives of a job are never paired: what the dead one staged and what the new one has
+// are not one state.
+bool Attempts::FailIfOfEarlierLife(Attempt& attempt, const Session& session, bool earlier) const {
+  if (!earlier || attempt.MissingRanks().empty()) return false;
+  attempt.Fail(Failure{
+      absl::AbortedError(absl::StrCat("the job has started again (rank ", session.info.rank,
+                                      " is process ", session.info.pid,
+                                      "), and this attempt of its earlier life misses ranks")),
+      session.info.rank, context_.node, "join"});
+  return true;
+}
+
+void Attempts::SessionOpened(const Session& session,
+                             const std::function<bool(const std::string& incarnation)>& lives) {
+  std::vector<std::shared_ptr<Attempt>> attempts(in_flight_);
+  for (const std::shared_ptr<Attempt>& attempt : attempts) {
+    const AttemptRecord& record = attempt->record();
+    if (record.job != session.info.job) continue;
+    auto former = attempt->ranks().find(session.info.rank);
+    bool successor = former != attempt->ranks().end() && former->second.session_ended != 0;
+    bool same = record.incarnation == session.info.incarnation;
+    FailIfOfEarlierLife(*attempt, session, same ? successor : !lives(record.incarnation));
+  }
+}
+
 void Attempts::Join(const Session& session, std::shared_ptr<Root> root, const SaveOptions& options,
                     std::shared_ptr<const RankPlan> plan, std::shared_ptr<SaveStream> stream,
                     Ticket& ticket) {
   Key key{session.info.job, session.info.incarnation, options.checkpoint_id};
   std::shared_ptr<Attempt> attempt = FindJoinable(key);
+  if (attempt != nullptr) {
+    bool earlier =
+        std::any_of(attempt->ranks().begin(), attempt->ranks().end(), [&](const auto& entry) {
+          return entry.second.session_ended != 0 && entry.second.session_ended < session.opened;
+        });
+    if (FailIfOfEarlierLife(*attempt, session, earlier)) attempt = nullptr;
+  }
   if (attempt == nullptr) {
     if (draining_)
       return stream->Failed(

@@ -53,6 +53,10 @@ class Attempts {
   void Restore(std::shared_ptr<Root> root, AttemptRecord record);
   void AddFailure(Outcome outcome);
 
+  // A process says hello. Attempts of an earlier life of its job that miss ranks can never be
+  // completed: they fail. `lives` says whether a session of an incarnation of this job is there.
+  void SessionOpened(const Session& session,
+                     const std::function<bool(const std::string& incarnation)>& lives);
   void SessionEnded(const Session& session, SessionEnd end);
   void BlockFree(const std::string& job, uint32_t rank);
   void NoMemory(const std::string& job, uint32_t rank, const Arena& arena);
@@ -103,6 +107,7 @@ class Attempts {
   void OnEnd(Attempt& attempt);
   void Changed();
   std::shared_ptr<Attempt> FindJoinable(const Key& key) const;
+  bool FailIfOfEarlierLife(Attempt& attempt, const Session& session, bool earlier) const;
 
   AttemptContext& context_;
   const Options options_;

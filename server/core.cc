@@ -134,6 +134,11 @@ absl::StatusOr<const Session*> Core::OpenSession(SessionInfo info, uint64_t conn
   info.root = root->label();
   ASSIGN_OR_RETURN(const Session* session, sessions_.Open(info, connection));
   arenas_.Claim(info.job, info.rank);
+  attempts_.SessionOpened(*session, [&](const std::string& incarnation) {
+    return std::any_of(sessions_.all().begin(), sessions_.all().end(), [&](const auto& entry) {
+      return entry.second.info.job == info.job && entry.second.info.incarnation == incarnation;
+    });
+  });
   logger_.Info("session.opened",
                {{"job", info.job}, {"rank", info.rank}, {"pid", info.pid}, {"root", info.root}});
   Point("session-opened");

@@ -142,7 +142,9 @@ absl::Status Load::FindPlanAndOpen(const std::string& id, Planned& planned) cons
   ASSIGN_OR_RETURN(std::vector<Fragment> fragments, LoadFragments(disk, planned.checkpoint));
   ASSIGN_OR_RETURN(LoadPlan plan, PlanLoad(fragments, request_.wants, session_.rank,
                                            request_.options, loads_.options_.block_bytes));
-  RETURN_IF_ERROR(ReadItems(plan, planned.checkpoint.path));
+  if (request_.items) {
+    RETURN_IF_ERROR(ReadItems(plan, planned.checkpoint.path));
+  }
   planned.files.resize(plan.files.size());
   for (const LoadRead& read : plan.reads) {
     if (planned.files[read.file]) continue;

@@ -44,6 +44,7 @@ struct LoadRequest {
   std::string checkpoint_id;  // "": the latest.
   std::string restore_id;
   LoadOptions options;
+  bool items = true;  // Bring them.
   absl::Duration wait;  // For one that is in flight.
   std::vector<Want> wants;
 };

@@ -34,6 +34,7 @@ struct RankSave {
   int64_t pid = 0;
   std::string token;  // Of the session that joined.
   std::string request_id;
+  uint64_t session_ended = 0;  // Session::ended of the one that joined; 0 while it lives.
   State state = State::kJoined;
   Filler filler = Filler::kLiving;
   std::shared_ptr<const RankPlan> plan;

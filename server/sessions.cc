@@ -30,6 +30,7 @@ absl::StatusOr<const Session*> Sessions::Open(const SessionInfo& info, uint64_t 
   Session session;
   session.info = info;
   session.token = options_.new_token();
+  session.opened = next_order_++;
   session.connection = session.watched = connection;
   token_of_connection_[connection] = session.token;
   auto [position, inserted] = by_token_.emplace(session.token, std::move(session));
@@ -70,6 +71,7 @@ void Sessions::End(const std::string& token, SessionEnd end) {
   auto found = by_token_.find(token);
   if (found == by_token_.end()) return;
   Session session = std::move(found->second);
+  session.ended = next_order_++;
   by_token_.erase(found);
   loop_.Cancel(session.lost_timer);
   Release(session.watched);

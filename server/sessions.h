@@ -44,6 +44,9 @@ struct Session {
   uint64_t watched = 0;     // The connection whose pidfd tells of its death: the last one it had.
   State state = State::kAlive;
   ControlLoop::TimerId lost_timer = ControlLoop::TimerId::kNone;
+  // Beginnings and ends of sessions in one order: who began after another's end is of a later life.
+  uint64_t opened = 0;
+  uint64_t ended = 0;  // 0 while it is in the table.
 };
 
 enum class SessionEnd { kDead, kLost, kClosed };
@@ -87,6 +90,7 @@ class Sessions {
   const Options options_;
   std::function<void(uint64_t)> release_;
   std::map<std::string, Session> by_token_;
+  uint64_t next_order_ = 1;
   std::map<uint64_t, std::string> token_of_connection_;  // Those that are watched.
 };
 

@@ -90,9 +90,9 @@ absl::StatusOr<std::unique_ptr<File>> ShardWriter::CreateShard(const std::string
 }
 
 void ShardWriter::Write(uint32_t image_block, uint32_t arena_block,
-                        std::vector<uint32_t> unit_crc32c) {
+                        std::vector<uint32_t> unit_crc32c, bool taken_back) {
   if (stopped_) return;
-  waiting_.push_back(Block{image_block, arena_block, std::move(unit_crc32c)});
+  waiting_.push_back(Block{image_block, arena_block, std::move(unit_crc32c), taken_back});
   StartWaiting();
 }
 
@@ -179,8 +179,8 @@ void ShardWriter::Reaped(std::shared_ptr<Transfers> transfers) {
 }
 
 absl::Status ShardWriter::Recheck(const Block& block) const {
-  if (options_.recheck_every == 0 || block.image_block % options_.recheck_every != 0)
-    return absl::OkStatus();
+  bool chosen = options_.recheck_every != 0 && block.image_block % options_.recheck_every == 0;
+  if (!chosen && !block.taken_back) return absl::OkStatus();
   uint64_t begin = block.image_block * options_.arena->block_bytes();
   uint64_t end = std::min(begin + options_.arena->block_bytes(), options_.layout->image_bytes);
   std::span<std::byte> memory = options_.arena->Block(block.arena_block);

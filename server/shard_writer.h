@@ -67,7 +67,10 @@ class ShardWriter : public std::enable_shared_from_this<ShardWriter> {
   ShardWriter(ControlLoop& loop, Root& root, Options options, Callbacks callbacks);
 
   void Start();
-  void Write(uint32_t image_block, uint32_t arena_block, std::vector<uint32_t> unit_crc32c);
+  // `taken_back`: sealed in an earlier life of this daemon, so it is checked whatever recheck_every
+  // says.
+  void Write(uint32_t image_block, uint32_t arena_block, std::vector<uint32_t> unit_crc32c,
+             bool taken_back = false);
   void Finish();  // After the last block was reported written.
   void Stop();    // No callback but `idle` comes any more.
 
@@ -83,6 +86,7 @@ class ShardWriter : public std::enable_shared_from_this<ShardWriter> {
     uint32_t image_block = 0;
     uint32_t arena_block = 0;
     std::vector<uint32_t> unit_crc32c;
+    bool taken_back = false;
   };
   struct Opened {
     absl::Status status;

@@ -113,6 +113,7 @@ LoadRequest ParseLoadBegin(const v1::LoadBegin& begin) {
   LoadRequest request;
   request.checkpoint_id = begin.checkpoint_id();
   request.restore_id = begin.restore_id();
+  request.items = begin.items();
   request.options.partial = begin.partial();
   request.options.strict = begin.strict();
   request.wait = WaitOf(begin.wait_ms());

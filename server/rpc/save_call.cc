@@ -25,8 +25,19 @@ SaveCall::SaveCall(Core& core, std::string token)
 void SaveCall::OnReadDone(bool ok) {
   if (!ok) return;  // The client has said all; a broken stream comes as OnCancel.
   absl::Status status = OnMessage();
-  if (!status.ok()) return sender_.FinishWhenSent(ToGrpc(status));
+  if (!status.ok()) return Refuse(status);
   StartRead(&request_);
+}
+
+// Of a message that breaks the protocol. The save is over too: no other rank waits for this one.
+void SaveCall::Refuse(const absl::Status& status) {
+  sender_.FinishWhenSent(ToGrpc(status));
+  core_.loop().Post([self = shared_from_this(), status] {
+    self->gone_ = true;
+    Attempts::Ticket& ticket = *self->ticket_;
+    if (!ticket.attempt) return;
+    ticket.attempt->Fail(Failure{status, ticket.rank, self->core_.config().node, "stage"});
+  });
 }
 
 void SaveCall::OnCancel() {

@@ -40,6 +40,7 @@ class SaveCall : public grpc::ServerBidiReactor<v1::SaveRequest, v1::SaveReply>,
 
  private:
   absl::Status OnMessage();
+  void Refuse(const absl::Status& status);
   absl::Status OnPlanComplete();
   void OnSealed();
   void OnCancelSave();

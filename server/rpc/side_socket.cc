@@ -191,7 +191,10 @@ void SideSocket::Run() {
 
 void SideSocket::Accept() {
   UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!fd.valid()) return;
+  if (!fd.valid()) {
+    if (errno == EMFILE || errno == ENFILE) usleep(100'000);  // It is asked again at once.
+    return;
+  }
   uint64_t id = next_id_++;
   ucred peer{};
   socklen_t size = sizeof peer;
