@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "proto/ckptd/folder_queries.h"
 #include "proto/ckptd/version.h"
 #include "server/rpc/list_writer.h"
@@ -39,7 +40,13 @@ absl::Status DeleteAll(Root& root, const v1::DeleteRequest& request, v1::DeleteR
                               .allow_newest = request.allow_newest(),
                               .remove_bytes = true});
     ActionRunner(root.disk(), nullptr).RunToEnd(machine);
-    if (!machine.result().ok()) return machine.result().status();
+    if (!machine.result().ok()) {
+      absl::Status why = machine.result().status();
+      if (reply.deleted().empty()) return why;
+      return absl::Status(
+          why.code(),
+          absl::StrCat(why.message(), "; deleted before: ", absl::StrJoin(reply.deleted(), ", ")));
+    }
     logger.Info("checkpoint.deleted", {{"job", job}, {"id", id}, {"root", root.label()}});
     reply.add_deleted(id);
   }
