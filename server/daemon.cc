@@ -85,8 +85,8 @@ class RunningDaemon : public Daemon {
   explicit RunningDaemon(Logger& logger) : logger_(logger) {}
 
   ~RunningDaemon() override {
-    side_socket_.reset();
     if (server_) server_->Shutdown(std::chrono::system_clock::now() + kCloseGrace);
+    side_socket_.reset();
     server_.reset();
   }
 
@@ -122,7 +122,7 @@ class RunningDaemon : public Daemon {
   }
 
   void Close() override {
-    side_socket_.reset();
+    // Answers first: a client whose side connection ends listens to nothing more.
     auto closed = std::make_shared<std::promise<void>>();
     std::future<void> wait = closed->get_future();
     std::thread([this, closed] {
@@ -130,6 +130,7 @@ class RunningDaemon : public Daemon {
       closed->set_value();
     }).detach();
     wait.wait_for(2 * kCloseGrace);
+    side_socket_.reset();
   }
 
  private:
