@@ -73,6 +73,9 @@ class Arena {
   // ResourceExhausted if the memory is not there.
   absl::StatusOr<PageSize> TouchBlock(uint32_t block, bool huge_pages) const;
 
+  // The blocks that are untouched stay so: nobody waits for them.
+  void NoMoreTouches() { untouched_ = 0; }
+
   // The memory turned out not to be there: no save can use this arena.
   void SetFailure(absl::Status why) { failure_ = std::move(why); }
   const absl::Status& failure() const { return failure_; }

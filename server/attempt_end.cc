@@ -90,6 +90,7 @@ void Attempt::Fail(Failure failure) {
   CKPT_CHECK(!failure.status.ok(), "a failure has a reason");
   failure_ = std::move(failure);
   state_ = State::kAborting;
+  Progress();  // The abort has its own attempt_timeout.
   for (auto& [rank, save] : ranks_) {
     if (save.writer) save.writer->Stop();
   }

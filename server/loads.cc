@@ -233,7 +233,11 @@ void Load::TouchWindow(uint32_t block) {
 }
 
 void Load::OnTouched(uint32_t block, const absl::Status& status) {
-  if (!status.ok()) return block == 0 ? Fail(status) : void();
+  if (!status.ok() && block == 0) return Fail(status);
+  if (!status.ok()) {
+    window_->NoMoreTouches();
+    return ReadMore();
+  }
   window_->Touched(block);
   ReadMore();
   TouchWindow(block + 1);

@@ -143,7 +143,12 @@ absl::StatusOr<Options> Checked(Raw& raw, const CLI::App& app, const Variables& 
   absl::StatusOr<absl::Duration> wait = ParseDuration(raw.wait);
   if (!wait.ok()) return WithContext(wait.status(), "--wait");
   options.wait = *wait;
-  if (!raw.id.empty()) options.ids = {raw.id};
+  bool takes_one =
+      options.verb == Verb::kShow || options.verb == Verb::kDescribe || options.verb == Verb::kWait;
+  if (takes_one) options.ids = {raw.id};
+  for (const std::string& id : options.ids) {
+    if (id.empty()) return absl::InvalidArgumentError("an id is never empty");
+  }
   if (options.state.empty()) options.state = "committed";
   auto job = variables.find("CKPTD_JOB");
   if (options.job.empty() && job != variables.end() && IsAboutOneJob(options)) {

@@ -65,7 +65,7 @@ std::optional<Packet> ReceivePacket(int socket) {
   message.msg_control = control;
   message.msg_controllen = sizeof control;
   ssize_t count = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  if (count <= 0) return std::nullopt;
+  if (count < 0) return std::nullopt;
   packet.bytes.resize(static_cast<size_t>(count));
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
        part = CMSG_NXTHDR(&message, part)) {
@@ -78,6 +78,8 @@ std::optional<Packet> ReceivePacket(int socket) {
       if (i == 0) packet.fd = std::move(owned);  // Others are closed.
     }
   }
+  if (count == 0)
+    return std::nullopt;  // An empty packet is the end too; its descriptors are closed.
   return packet;
 }
 
