@@ -144,6 +144,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   // After the end: the rank's process has stopped writing to the blocks it was granted (it is dead,
   // or began a newer save).
   void ReleaseGranted(const Session& session);
+  void DropStreams();  // The daemon ends: streams and attempts hold each other.
   bool HoldsBlocks() const;  // After the end: there are such blocks.
 
   // State, for status and the table.

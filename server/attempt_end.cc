@@ -278,6 +278,10 @@ void Attempt::SettleArena(RankSave& rank) {
   if (freed) context_.arenas.NotifyFree(record_.job, rank.rank);
 }
 
+void Attempt::DropStreams() {
+  for (auto& [rank, save] : ranks_) save.stream.reset();
+}
+
 bool Attempt::HoldsBlocks() const {
   return std::any_of(ranks_.begin(), ranks_.end(),
                      [](const auto& entry) { return entry.second.arena != nullptr; });

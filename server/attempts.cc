@@ -46,6 +46,10 @@ Attempts::Attempts(AttemptContext& context, Options options)
   };
 }
 
+Attempts::~Attempts() {
+  for (const std::shared_ptr<Attempt>& attempt : in_flight_) attempt->DropStreams();
+}
+
 void Attempts::Save(const Session& session, std::shared_ptr<Root> root, const SaveOptions& options,
                     std::shared_ptr<const RankPlan> plan, std::optional<ResumeState> resume,
                     std::shared_ptr<SaveStream> stream, std::shared_ptr<Ticket> ticket) {
@@ -143,7 +147,9 @@ void Attempts::SessionOpened(const Session& session,
     auto former = attempt->ranks().find(session.info.rank);
     bool successor = former != attempt->ranks().end() && former->second.session_ended != 0;
     bool same = record.incarnation == session.info.incarnation;
-    FailIfOfEarlierLife(*attempt, session, same ? successor : !lives(record.incarnation));
+    // Ranks that a restarted daemon waits for have no session yet.
+    bool over = !attempt->restarted() && !lives(record.incarnation);
+    FailIfOfEarlierLife(*attempt, session, same ? successor : over);
   }
 }
 

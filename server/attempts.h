@@ -43,6 +43,7 @@ class Attempts {
 
   // Fills context.on_change.
   Attempts(AttemptContext& context, Options options);
+  ~Attempts();
 
   // One rank's save. Whatever goes wrong is answered on the stream.
   void Save(const Session& session, std::shared_ptr<Root> root, const SaveOptions& options,

@@ -215,9 +215,14 @@ TEST(TwoRanks, ThatSaveDifferentIdsAreNeverMixed) {
   EXPECT_THAT(first.AwaitOutcome("5")["message"].get<std::string>(), HasSubstr("rank 1"));
   EXPECT_THAT(second.AwaitOutcome("6")["message"].get<std::string>(), HasSubstr("rank 0"));
   EXPECT_EQ(ListedIds(site), std::vector<std::string>());
-  Save(first, "7", 7);
-  Save(second, "7", 8);  // The same id, another step.
-  const Json end = second.AwaitOutcome("7");
+  // The same id, another step; both have time to meet.
+  const std::vector<std::string> patient = {"--job",           "other",          "--tensor",
+                                            "w:float32:100x3", "--join-timeout", "60s"};
+  TestTrainer third(site, Rank(0, 2, patient));
+  TestTrainer fourth(site, Rank(1, 2, patient));
+  Save(third, "7", 7);
+  Save(fourth, "7", 8);
+  const Json end = fourth.AwaitOutcome("7");
   EXPECT_EQ(end["event"], "failed");
   EXPECT_THAT(end["message"].get<std::string>(), AllOf(HasSubstr("7"), HasSubstr("8")));
 }

@@ -243,6 +243,7 @@ TEST_F(ArenaPoolTest, TakesAnArenaBackFromAClient) {
 
 TEST_F(ArenaPoolTest, ItsLastArenasMayOutliveIt) {
   auto arena = *Obtain(0, 4 * kBlock);
+  AwaitTouched("job0", 4);
   pool_.reset();
   arena->Block(0)[0] = std::byte{1};
   arena.reset();  // Unmapped here and now, by nobody's worker.
