@@ -215,12 +215,13 @@ TEST(TwoRanks, ThatSaveDifferentIdsAreNeverMixed) {
   EXPECT_THAT(first.AwaitOutcome("5")["message"].get<std::string>(), HasSubstr("rank 1"));
   EXPECT_THAT(second.AwaitOutcome("6")["message"].get<std::string>(), HasSubstr("rank 0"));
   EXPECT_EQ(ListedIds(site), std::vector<std::string>());
-  // The same id, another step; both have time to meet.
+  // The same id, another step: whoever comes second is told both.
   const std::vector<std::string> patient = {"--job",           "other",          "--tensor",
                                             "w:float32:100x3", "--join-timeout", "60s"};
   TestTrainer third(site, Rank(0, 2, patient));
   TestTrainer fourth(site, Rank(1, 2, patient));
   Save(third, "7", 7);
+  EXPECT_FALSE(third.FindEvent({"staged"}, "7", kPatience).is_null());
   Save(fourth, "7", 8);
   const Json end = fourth.AwaitOutcome("7");
   EXPECT_EQ(end["event"], "failed");
