@@ -84,6 +84,13 @@ TEST(Config, WhatIsNotAppliedYetIsAWarning) {
               testing::ElementsAre(HasSubstr("keep-last 5 is not applied yet")));
 }
 
+TEST(Config, TheProductionDaemonKnowsNoFaults) {
+  for (const char* flag : {"--fault-plan", "--fault-file", "--fault-log"}) {
+    EXPECT_THAT(ErrorOf({flag, "x"}), HasSubstr(flag));
+  }
+  EXPECT_THAT(ErrorOf({"--fault-list"}), HasSubstr("--fault-list"));
+}
+
 TEST(Config, DefaultPathsDependOnTheUid) {
   Surroundings root = User();
   root.uid = 0;
