@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -47,9 +48,19 @@ void RunUntilStopped(Daemon& daemon, int signals, int drained) {
   }
 }
 
+// Every rank, shard and load takes descriptors; the soft limit is a default for programs that use
+// select().
+void RaiseDescriptorLimit() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 int RunDaemon(Daemon::Options options, Logger& logger) {
+  RaiseDescriptorLimit();
   sigset_t stop;
   sigemptyset(&stop);
   sigaddset(&stop, SIGTERM);

@@ -326,6 +326,13 @@ void SideSocket::Queue(Outgoing out) {
   eventfd_write(wake_.get(), 1);
 }
 
+void SideSocket::ReplyWithMemory(uint64_t connection, v1::SideReply reply, int memory) {
+  UniqueFd copy(fcntl(memory, F_DUPFD_CLOEXEC, 0));
+  if (!copy.valid())
+    return ReplyError(connection, ErrnoStatus(errno, "a descriptor for the client"));
+  Reply(connection, std::move(reply), std::move(copy));
+}
+
 void SideSocket::ReplyError(uint64_t connection, const absl::Status& status) {
   v1::SideReply reply;
   reply.mutable_error()->set_code(std::string(CodeName(status.code())));
@@ -385,7 +392,7 @@ void SideSocket::GetArena(uint64_t connection) {
   reply.mutable_arena()->set_generation(arena->generation());
   reply.mutable_arena()->set_block_bytes(arena->block_bytes());
   reply.mutable_arena()->set_block_count(arena->block_count());
-  Reply(connection, std::move(reply), UniqueFd(fcntl(arena->fd(), F_DUPFD_CLOEXEC, 0)));
+  ReplyWithMemory(connection, std::move(reply), arena->fd());
 }
 
 void SideSocket::OfferArena(uint64_t connection, const v1::OfferArena& offer, UniqueFd fd) {
@@ -412,7 +419,7 @@ void SideSocket::GetWindow(uint64_t connection, uint64_t load_id) {
   if (!window.ok()) return ReplyError(connection, window.status());
   v1::SideReply reply;
   reply.mutable_window()->set_bytes((*window)->bytes());
-  Reply(connection, std::move(reply), UniqueFd(fcntl((*window)->fd(), F_DUPFD_CLOEXEC, 0)));
+  ReplyWithMemory(connection, std::move(reply), (*window)->fd());
 }
 
 }  // namespace ckptd

@@ -58,6 +58,7 @@ class SideSocket {
   void SendQueued();
   void Queue(Outgoing out);
   void Reply(uint64_t connection, v1::SideReply reply, UniqueFd fd = UniqueFd());
+  void ReplyWithMemory(uint64_t connection, v1::SideReply reply, int memory);
   void ReplyError(uint64_t connection, const absl::Status& status);
   void Watch(int fd, uint64_t id, bool pidfd);
 
