@@ -35,7 +35,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/page_toucher.h"
+#include "storage/base/page_toucher.h"
 #include "storage/base/unique_fd.h"
 
 namespace ckptd {

@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "absl/strings/str_cat.h"
-#include "server/memory_limits.h"
+#include "storage/base/memory_limits.h"
 #include "storage/base/units.h"
 
 namespace ckptd {

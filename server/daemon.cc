@@ -20,10 +20,10 @@
 #include "proto/ckptd/version.h"
 #include "server/core.h"
 #include "server/locks.h"
-#include "server/memory_limits.h"
 #include "server/rpc/admin_service.h"
 #include "server/rpc/checkpoint_service.h"
 #include "server/rpc/side_socket.h"
+#include "storage/base/memory_limits.h"
 #include "storage/base/status.h"
 #include "storage/base/unique_fd.h"
 

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/memory_limits.h"
 #include "server/parallel_read.h"
 #include "storage/base/check.h"
 #include "storage/base/crc32c.h"
+#include "storage/base/memory_limits.h"
 #include "storage/base/status.h"
 #include "storage/base/units.h"
 #include "storage/format/paths.h"

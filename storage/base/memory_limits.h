@@ -1,8 +1,8 @@
 // How much memory this process may still take: the machine's, and every memory limit on the way up
 // its cgroup path (v1 and v2). Reads files below `root` ("" on a real machine); values for tests
 // come from a folder that looks like one.
-#ifndef CKPTD_SERVER_MEMORY_LIMITS_H_
-#define CKPTD_SERVER_MEMORY_LIMITS_H_
+#ifndef CKPTD_STORAGE_BASE_MEMORY_LIMITS_H_
+#define CKPTD_STORAGE_BASE_MEMORY_LIMITS_H_
 
 #include <cstdint>
 #include <string>
@@ -46,4 +46,4 @@ uint64_t ArenaLimitOfPercent(uint32_t percent, uint64_t reserve_bytes,
 
 }  // namespace ckptd
 
-#endif  // CKPTD_SERVER_MEMORY_LIMITS_H_
+#endif  // CKPTD_STORAGE_BASE_MEMORY_LIMITS_H_

@@ -1,4 +1,4 @@
-#include "server/memory_limits.h"
+#include "storage/base/memory_limits.h"
 
 #include <gtest/gtest.h>
 

@@ -3,8 +3,8 @@
 // Pages are charged to the cgroup of whoever touches them first, and running out there is a
 // SIGKILL, not an error. So a helper process touches them, whose oom_score_adj of 1000 makes it the
 // kernel's first choice: if it is killed, the memory is not there, and nothing else has happened.
-#ifndef CKPTD_SERVER_PAGE_TOUCHER_H_
-#define CKPTD_SERVER_PAGE_TOUCHER_H_
+#ifndef CKPTD_STORAGE_BASE_PAGE_TOUCHER_H_
+#define CKPTD_STORAGE_BASE_PAGE_TOUCHER_H_
 
 #include <cstdint>
 
@@ -22,4 +22,4 @@ absl::StatusOr<PageSize> TouchPages(int memfd, uint64_t offset_bytes, uint64_t b
 
 }  // namespace ckptd
 
-#endif  // CKPTD_SERVER_PAGE_TOUCHER_H_
+#endif  // CKPTD_STORAGE_BASE_PAGE_TOUCHER_H_

@@ -1,4 +1,4 @@
-#include "server/page_toucher.h"
+#include "storage/base/page_toucher.h"
 
 #include <fcntl.h>
 #include <signal.h>
