@@ -22,14 +22,26 @@ namespace {
 
 enum HelperExit { kHelperSmall = 10, kHelperHuge = 11, kHelperNoMemory = 12 };
 
+constexpr uint64_t kHugePage = uint64_t{2} << 20;
+
+// At an address that lies in a huge page as the offset does in the file: nothing is gathered
+// otherwise, and the kernel chooses such an address only where huge pages are the rule.
+void* Map(int memfd, uint64_t offset, uint64_t bytes) {
+  void* room = mmap(nullptr, bytes + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) return MAP_FAILED;
+  uint64_t begin = reinterpret_cast<uintptr_t>(room);
+  uint64_t shift = (offset - begin) % kHugePage;
+  return mmap(static_cast<char*>(room) + shift, bytes, PROT_READ | PROT_WRITE,
+              MAP_SHARED | MAP_FIXED, memfd, static_cast<off_t>(offset));
+}
+
 // The helper: a copy of this process in which only system calls are safe.
 [[noreturn]] void Help(pid_t parent, int memfd, uint64_t offset, uint64_t bytes, bool huge) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // It holds copies of every descriptor, locks among them.
   if (getppid() != parent) _exit(kHelperNoMemory);
   int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (score >= 0) (void)!write(score, "1000", 4);
-  void* memory =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, static_cast<off_t>(offset));
+  void* memory = Map(memfd, offset, bytes);
   if (memory == MAP_FAILED) _exit(kHelperNoMemory);
   if (madvise(memory, bytes, MADV_POPULATE_WRITE) != 0) {
     if (errno != EINVAL) _exit(kHelperNoMemory);

@@ -43,6 +43,15 @@ TEST(PageToucher, KeepsWhatIsThere) {
   EXPECT_EQ(std::string(bytes, 4), "here");
 }
 
+TEST(PageToucher, GathersHugePagesWhereverTheyLieInTheFile) {
+  UniqueFd fd = MemoryFile(32 * kMiB);
+  absl::StatusOr<PageSize> first = TouchPages(fd.get(), 0, 16 * kMiB, true);
+  ASSERT_TRUE(first.ok()) << first.status();
+  if (*first == PageSize::kSmall) GTEST_SKIP() << "this kernel gathers no huge pages";
+  EXPECT_EQ(TouchPages(fd.get(), 16 * kMiB, 16 * kMiB, true).value(), PageSize::kHuge);
+  EXPECT_EQ(TouchPages(fd.get(), 0, 16 * kMiB, false).value(), PageSize::kSmall);
+}
+
 // A memory cgroup (version 1) with a limit, for this process while it lives.
 class LimitedGroup {
  public:
