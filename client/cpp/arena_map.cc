@@ -13,7 +13,7 @@
 namespace ckptd::inline client {
 namespace {
 
-constexpr absl::Duration kAnswerTimeout = absl::Seconds(30);
+constexpr absl::Duration kOfferTimeout = absl::Seconds(30);
 
 }  // namespace
 
@@ -71,12 +71,13 @@ bool ArenaMap::Holds(uint32_t block, uint64_t save, uint32_t image_block) const 
   return holders_[block].save == save && holders_[block].image_block == image_block;
 }
 
-absl::StatusOr<std::shared_ptr<ArenaMap>> Arena::Get(Connection& connection, uint64_t generation) {
+absl::StatusOr<std::shared_ptr<ArenaMap>> Arena::Get(Connection& connection, uint64_t generation,
+                                                     absl::Duration timeout) {
   std::lock_guard lock(mutex_);
   if (map_ != nullptr && generation_ == generation) return map_;
   v1::SideRequest request;
   request.mutable_get_arena();
-  ASSIGN_OR_RETURN(SideChannel::Reply reply, connection.side().Call(request, -1, kAnswerTimeout));
+  ASSIGN_OR_RETURN(SideChannel::Reply reply, connection.side().Call(request, -1, timeout));
   const v1::ArenaGiven& given = reply.message.arena();
   if (given.block_bytes() == 0 || given.block_bytes() % 4096 != 0 || given.block_count() == 0) {
     return absl::InternalError("ckptd gives an arena without blocks");
@@ -96,7 +97,7 @@ void Arena::Offer(Connection& connection) {
   request.mutable_offer_arena()->set_block_bytes(map_->block_bytes());
   request.mutable_offer_arena()->set_block_count(map_->block_count());
   absl::StatusOr<SideChannel::Reply> reply =
-      connection.side().Call(request, map_->fd(), kAnswerTimeout);
+      connection.side().Call(request, map_->fd(), kOfferTimeout);
   if (reply.ok()) {
     generation_ = reply->message.arena().generation();
   } else {

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "client/cpp/connection.h"
 #include "client/cpp/fork_guard.h"
 #include "storage/base/unique_fd.h"
@@ -76,8 +77,10 @@ class Arena {
  public:
   explicit Arena(ForkGuard& guard) : guard_(guard) {}
 
-  // The arena of that generation, fetched if it is not the one at hand.
-  absl::StatusOr<std::shared_ptr<ArenaMap>> Get(Connection& connection, uint64_t generation);
+  // The arena of that generation, fetched if it is not the one at hand. Unavailable if the daemon
+  // does not answer in `timeout`; the connection is lost then.
+  absl::StatusOr<std::shared_ptr<ArenaMap>> Get(Connection& connection, uint64_t generation,
+                                                absl::Duration timeout);
 
   // Hands it to a restarted daemon; forgets it if that daemon does not want it.
   void Offer(Connection& connection);

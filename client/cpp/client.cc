@@ -15,6 +15,13 @@
 
 namespace ckptd::inline client {
 
+namespace {
+
+// The least that a candidate gets after an earlier one has used the time up.
+constexpr absl::Duration kConnectMin = absl::Milliseconds(100);
+
+}  // namespace
+
 struct Client::Parts {
   ForkGuard guard;
   absl::Duration timeout;
@@ -38,13 +45,15 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& opt
   auto parts = std::make_unique<Parts>();
   parts->timeout = options.timeout;
   std::shared_ptr<grpc::Channel> channel;
-  RETURN_IF_ERROR(TryCandidates(
-      candidates, options.timeout, [&](const SocketCandidate& candidate) -> absl::Status {
-        RETURN_IF_ERROR(CheckListening(candidate.path));
-        ASSIGN_OR_RETURN(channel, OpenChannel(candidate.path, options.timeout));
-        parts->socket = candidate.path;
-        return absl::OkStatus();
-      }));
+  RETURN_IF_ERROR(
+      TryCandidates(candidates, options.timeout, kConnectMin,
+                    [&](const SocketCandidate& candidate, absl::Duration left) -> absl::Status {
+                      // Quicker than gRPC, which does not tell why.
+                      RETURN_IF_ERROR(ConnectSocket(candidate.path).status());
+                      ASSIGN_OR_RETURN(channel, OpenChannel(candidate.path, left));
+                      parts->socket = candidate.path;
+                      return absl::OkStatus();
+                    }));
   parts->guard.AddPeer(parts->socket);
   parts->checkpoints = v1::CheckpointService::NewStub(channel);
   parts->admin = v1::AdminService::NewStub(channel);
@@ -61,7 +70,8 @@ absl::StatusOr<CheckpointList> Client::List(const std::string& job, bool failed,
   request.set_root(root);
   request.set_failed(failed);
   v1::ListReply reply;
-  RETURN_IF_ERROR(FromGrpc(parts_->admin->List(&context, request, &reply)));
+  RETURN_IF_ERROR(
+      FromGrpc(parts_->admin->List(&context, request, &reply), "List", parts_->timeout));
   CheckpointList list;
   for (const v1::Checkpoint& checkpoint : reply.checkpoints()) {
     list.checkpoints.push_back(FromProto(checkpoint));
@@ -79,7 +89,8 @@ absl::StatusOr<std::optional<CheckpointInfo>> Client::Latest(const std::string& 
   request.set_job(job);
   request.set_root(root);
   v1::Checkpoint reply;
-  const absl::Status status = FromGrpc(parts_->checkpoints->Latest(&context, request, &reply));
+  const absl::Status status =
+      FromGrpc(parts_->checkpoints->Latest(&context, request, &reply), "Latest", parts_->timeout);
   if (absl::IsNotFound(status)) return std::nullopt;
   RETURN_IF_ERROR(status);
   return FromProto(reply);
@@ -108,7 +119,7 @@ absl::StatusOr<Description> Client::Describe(const std::string& id, const std::s
     }
     for (const v1::ItemEntry& item : reply.items()) description.items.push_back(FromProto(item));
   }
-  RETURN_IF_ERROR(FromGrpc(reader->Finish()));
+  RETURN_IF_ERROR(FromGrpc(reader->Finish(), "Describe", parts_->timeout));
   RETURN_IF_ERROR(status);
   return description;
 }

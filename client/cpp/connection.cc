@@ -1,9 +1,11 @@
 #include "client/cpp/connection.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -40,7 +42,7 @@ Connection::Call::~Call() {
 
 void Connection::Call::LimitProgress(absl::Duration timeout) {
   progress_ns_ = NowNanos();
-  limit_ns_ = absl::ToInt64Nanoseconds(timeout);
+  limit_ns_ = std::max<int64_t>(absl::ToInt64Nanoseconds(timeout), 1);
 }
 
 void Connection::Call::Progress() { progress_ns_ = NowNanos(); }
@@ -48,10 +50,10 @@ void Connection::Call::Progress() { progress_ns_ = NowNanos(); }
 absl::StatusOr<std::shared_ptr<Connection>> Connection::Open(const SocketCandidate& candidate,
                                                              const Identity& identity,
                                                              const std::string& root,
-                                                             absl::Duration timeout,
+                                                             absl::Duration timeout, int stop_fd,
                                                              ForkGuard& guard) {
   ASSIGN_OR_RETURN(std::unique_ptr<SideChannel> side,
-                   SideChannel::Connect(SideSocketPath(candidate.path), guard));
+                   SideChannel::Connect(SideSocketPath(candidate.path), stop_fd, guard));
   v1::SideRequest request;
   v1::Hello* hello = request.mutable_hello();
   hello->set_protocol(kProtocolVersion);
@@ -72,24 +74,31 @@ absl::StatusOr<std::shared_ptr<Connection>> Connection::Open(const SocketCandida
                      kProtocolVersion));
   }
   guard.AddPeer(candidate.path);
-  ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel, OpenChannel(candidate.path, timeout));
+  ASSIGN_OR_RETURN(UniqueFd rpc_socket, ConnectSocket(candidate.path));
   return std::shared_ptr<Connection>(new Connection(candidate.path, std::move(side),
                                                     std::move(*reply.message.mutable_welcome()),
-                                                    std::move(channel)));
+                                                    std::move(rpc_socket), guard));
 }
 
 Connection::Connection(std::string socket, std::unique_ptr<SideChannel> side, v1::Welcome welcome,
-                       std::shared_ptr<grpc::Channel> channel)
-    : socket_(std::move(socket)),
+                       UniqueFd rpc_socket, ForkGuard& guard)
+    : guard_(guard),
+      socket_(std::move(socket)),
       side_(std::move(side)),
+      rpc_socket_(fcntl(rpc_socket.get(), F_DUPFD_CLOEXEC, 0)),
       welcome_(std::move(welcome)),
-      stub_(v1::CheckpointService::NewStub(channel)) {}
+      stub_(v1::CheckpointService::NewStub(AdoptSocket(std::move(rpc_socket)))) {
+  guard_.Add(rpc_socket_.get());
+}
+
+Connection::~Connection() { guard_.Forget(rpc_socket_.get()); }
 
 void Connection::Lose() {
   std::lock_guard lock(mutex_);
   lost_ = true;
   shutdown(side_->fd(), SHUT_RDWR);  // Who waits for an answer there waits no longer.
   for (Call* call : calls_) call->context_.TryCancel();
+  shutdown(rpc_socket_.get(), SHUT_RDWR);
 }
 
 void Connection::CancelStalled() {
@@ -97,6 +106,7 @@ void Connection::CancelStalled() {
   const int64_t now = NowNanos();
   for (Call* call : calls_) {
     if (call->limit_ns_ == 0 || now - call->progress_ns_ < call->limit_ns_) continue;
+    if (call->stalled_) shutdown(rpc_socket_.get(), SHUT_RDWR);
     call->stalled_ = true;
     call->context_.TryCancel();
   }

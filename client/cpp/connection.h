@@ -17,6 +17,7 @@
 #include "client/cpp/fork_guard.h"
 #include "client/cpp/side_channel.h"
 #include "proto/ckptd/v1/checkpoint.grpc.pb.h"
+#include "storage/base/unique_fd.h"
 
 namespace ckptd::inline client {
 
@@ -34,7 +35,7 @@ class Connection {
 
     grpc::ClientContext& context() { return context_; }
 
-    // From now on the call is cancelled when Progress() was not called for so long.
+    // From now on the call is ended when Progress() was not called for so long.
     void LimitProgress(absl::Duration timeout);
     void Progress();
     bool stalled() const { return stalled_; }
@@ -49,12 +50,16 @@ class Connection {
     std::atomic<bool> stalled_{false};
   };
 
+  ~Connection();
+
   // Says hello on the side socket beside `candidate` and connects gRPC. Unavailable if nobody is
-  // there; other errors are the daemon's refusal.
+  // there or answers in `timeout`, or once `stop_fd` is readable (which outlives the connection);
+  // other errors are the daemon's refusal.
   static absl::StatusOr<std::shared_ptr<Connection>> Open(const SocketCandidate& candidate,
                                                           const Identity& identity,
                                                           const std::string& root,
-                                                          absl::Duration timeout, ForkGuard& guard);
+                                                          absl::Duration timeout, int stop_fd,
+                                                          ForkGuard& guard);
 
   v1::CheckpointService::Stub& stub() { return *stub_; }
   SideChannel& side() { return *side_; }
@@ -64,19 +69,25 @@ class Connection {
   const std::string& root() const { return welcome_.root(); }
   const std::string& socket() const { return socket_; }
 
-  // Cancels all calls, those to come too.
+  // To poll for hang-up, besides the side socket.
+  int rpc_fd() const { return rpc_socket_.get(); }
+
+  // Ends all calls, those to come too.
   void Lose();
   bool lost() const { return lost_; }
 
-  // Cancels the calls that have made no progress for too long.
+  // Cancels the calls that have made no progress for too long. If one that was cancelled by an
+  // earlier call of this is still there, the daemon does not read: the connection hangs up.
   void CancelStalled();
 
  private:
   Connection(std::string socket, std::unique_ptr<SideChannel> side, v1::Welcome welcome,
-             std::shared_ptr<grpc::Channel> channel);
+             UniqueFd rpc_socket, ForkGuard& guard);
 
+  ForkGuard& guard_;
   const std::string socket_;
   const std::unique_ptr<SideChannel> side_;
+  const UniqueFd rpc_socket_;  // A duplicate of the one that gRPC has.
   const v1::Welcome welcome_;
   const std::unique_ptr<v1::CheckpointService::Stub> stub_;
 

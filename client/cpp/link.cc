@@ -19,7 +19,10 @@ namespace {
 
 constexpr absl::Duration kPauseMin = absl::Milliseconds(50);
 constexpr absl::Duration kPauseMax = absl::Seconds(1);
-constexpr int kWatchMs = 500;  // How often stalled calls are looked for.
+// The least that the first daemon gets to answer, and one that the session comes back to.
+constexpr absl::Duration kAnswerMin = absl::Milliseconds(100);
+constexpr absl::Duration kReconnectMin = absl::Seconds(1);
+constexpr int kWatchMs = 200;  // How often stalled calls are looked for.
 
 }  // namespace
 
@@ -30,7 +33,7 @@ Link::Link(Options options, ForkGuard& guard)
 
 absl::StatusOr<std::unique_ptr<Link>> Link::Open(Options options, ForkGuard& guard) {
   auto link = std::unique_ptr<Link>(new Link(std::move(options), guard));
-  ASSIGN_OR_RETURN(link->current_, link->Connect(link->options_.timeout));
+  ASSIGN_OR_RETURN(link->current_, link->Connect(link->options_.timeout, kAnswerMin));
   link->daemon_id_ = link->current_->daemon_id();
   link->thread_ = std::thread([raw = link.get()] { raw->Run(); });
   return link;
@@ -41,13 +44,14 @@ Link::~Link() {
   guard_.Forget(wake_.get());
 }
 
-absl::StatusOr<std::shared_ptr<Connection>> Link::Connect(absl::Duration timeout) {
+absl::StatusOr<std::shared_ptr<Connection>> Link::Connect(absl::Duration timeout,
+                                                          absl::Duration answer_min) {
   std::shared_ptr<Connection> connection;
   RETURN_IF_ERROR(TryCandidates(
-      options_.candidates, timeout, [&](const SocketCandidate& candidate) -> absl::Status {
-        ASSIGN_OR_RETURN(connection,
-                         Connection::Open(candidate, options_.identity, options_.root,
-                                          std::max(options_.timeout, absl::Seconds(1)), guard_));
+      options_.candidates, timeout, answer_min,
+      [&](const SocketCandidate& candidate, absl::Duration left) -> absl::Status {
+        ASSIGN_OR_RETURN(connection, Connection::Open(candidate, options_.identity, options_.root,
+                                                      left, wake_.get(), guard_));
         return absl::OkStatus();
       }));
   return connection;
@@ -96,11 +100,13 @@ bool Link::stopped() const {
 // False if the link was stopped.
 bool Link::WatchUntilLost(Connection& connection) {
   for (;;) {
-    pollfd entries[] = {{connection.side().fd(), POLLRDHUP, 0}, {wake_.get(), POLLIN, 0}};
-    const int ready = poll(entries, 2, kWatchMs);
+    pollfd entries[] = {{wake_.get(), POLLIN, 0},
+                        {connection.side().fd(), POLLRDHUP, 0},
+                        {connection.rpc_fd(), POLLRDHUP, 0}};
+    const int ready = poll(entries, 3, kWatchMs);
     if (ready < 0 && errno != EINTR) return true;
-    if (ready > 0 && entries[1].revents != 0) return false;
-    if (ready > 0 && entries[0].revents != 0) return true;
+    if (ready > 0 && entries[0].revents != 0) return false;
+    if (ready > 0) return true;
     connection.CancelStalled();
   }
 }
@@ -127,7 +133,8 @@ void Link::Run() {
     for (;;) {
       if (!PauseUnlessStopped(pause)) return;
       pause = std::min(2 * pause, kPauseMax);
-      absl::StatusOr<std::shared_ptr<Connection>> next = Connect(absl::ZeroDuration());
+      absl::StatusOr<std::shared_ptr<Connection>> next =
+          Connect(absl::ZeroDuration(), std::max(options_.timeout, kReconnectMin));
       if (!next.ok()) {
         std::lock_guard lock(mutex_);
         last_error_ = next.status();

@@ -49,14 +49,16 @@ class Link {
   // The connection does not work although its socket is open: make another.
   void Distrust(const std::shared_ptr<Connection>& connection);
 
-  // Cancels all calls and ends the thread. Not on the link's own thread.
+  // Cancels all calls and ends the thread, at once even if the daemon hangs. Not on the link's own
+  // thread.
   void Stop();
   bool stopped() const;
 
  private:
   Link(Options options, ForkGuard& guard);
 
-  absl::StatusOr<std::shared_ptr<Connection>> Connect(absl::Duration timeout);
+  absl::StatusOr<std::shared_ptr<Connection>> Connect(absl::Duration timeout,
+                                                      absl::Duration answer_min);
   void Run();
   bool WatchUntilLost(Connection& connection);
   bool PauseUnlessStopped(absl::Duration pause);

@@ -15,6 +15,8 @@ namespace ckptd::inline client {
 namespace {
 
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(30);
+// How long the daemon may take to end the stream of a load that is done.
+constexpr absl::Duration kEndTimeout = absl::Seconds(5);
 // Smaller copies are made at once; larger ones are cut and shared among threads.
 constexpr uint64_t kSharedCopyBytes = kMiB;
 
@@ -47,24 +49,30 @@ void LoadRun::Cancel() {
 
 void LoadRun::Run() {
   const absl::Duration begun = SystemClock().Monotonic();
+  call_.LimitProgress(options_.wait + options_.progress_timeout);
   std::unique_ptr<Stream> stream = connection_->stub().Load(&call_.context());
   absl::Status status = Converse(*stream, call_);
   if (!status.ok()) call_.context().TryCancel();
   const absl::Status end = FromGrpc(stream->Finish());
+  call_.LimitProgress(absl::InfiniteDuration());  // It has ended, and lives as long as this.
   if (status.ok() && !done_) {
     status = end.ok() ? absl::UnavailableError("the daemon ended the load too early") : end;
   }
+  // The daemon finds a wrong byte in a block; others may have come before.
+  const bool undefined = touched_ || (window_ != nullptr && absl::IsDataLoss(status));
   window_ = nullptr;
-  if (call_.stalled()) {
+  if (status.ok() && done_) {
+    // However the stream ended.
+  } else if (call_.stalled()) {
     status = absl::DeadlineExceededError(
         absl::StrCat("nothing came for ", absl::FormatDuration(options_.progress_timeout)));
   } else if (absl::IsCancelled(status) && connection_->lost() && !cancelled_) {
     status = absl::UnavailableError("the connection to the daemon ended");
   }
   if (!status.ok()) {
-    progress_->Finish(WithContext(
-        status, absl::StrCat("load ", id_.empty() ? "latest" : id_,
-                             touched_ ? " (the targets are overwritten in part)" : "")));
+    progress_->Finish(
+        WithContext(status, absl::StrCat("load ", id_.empty() ? "latest" : id_,
+                                         undefined ? " (the targets are undefined now)" : "")));
     return;
   }
   report_.seconds = absl::ToDoubleSeconds(SystemClock().Monotonic() - begun);
@@ -72,7 +80,6 @@ void LoadRun::Run() {
 }
 
 absl::Status LoadRun::Converse(Stream& stream, Connection::Call& call) {
-  call.LimitProgress(options_.wait + options_.progress_timeout);
   bool open = stream.Write(Begin());
   ForEachWantsPart(targets_, [&](const v1::LoadWants& wants) {
     v1::LoadRequest request;
@@ -85,7 +92,10 @@ absl::Status LoadRun::Converse(Stream& stream, Connection::Call& call) {
     call.LimitProgress(options_.progress_timeout);
     RETURN_IF_ERROR(Handle(reply, stream));
   }
-  if (done_) stream.WritesDone();
+  if (done_) {
+    call.LimitProgress(kEndTimeout);
+    stream.WritesDone();
+  }
   return absl::OkStatus();
 }
 
@@ -171,7 +181,8 @@ absl::Status LoadRun::AddPiece(const v1::LoadPiece& piece) {
 absl::Status LoadRun::OpenWindow(const v1::LoadPlan& plan) {
   v1::SideRequest request;
   request.mutable_get_window()->set_load_id(plan.load_id());
-  auto reply = connection_->side().Call(request, -1, kAnswerTimeout);
+  auto reply =
+      connection_->side().Call(request, -1, std::min(kAnswerTimeout, options_.progress_timeout));
   window_gone_ = absl::IsNotFound(reply.status());
   if (window_gone_) return absl::OkStatus();  // The load has failed already; the stream says why.
   if (!reply.ok()) return reply.status();

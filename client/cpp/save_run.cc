@@ -17,6 +17,8 @@ namespace {
 
 constexpr absl::Duration kPauseMin = absl::Milliseconds(50);
 constexpr absl::Duration kPauseMax = absl::Seconds(1);
+// How long the daemon may take to hand its arena over.
+constexpr absl::Duration kAnswerTimeout = absl::Seconds(30);
 // How long the daemon may take to end the stream of a save that has ended.
 constexpr absl::Duration kEndTimeout = absl::Seconds(5);
 // Broken streams on a living connection before a save that is not staged gives up.
@@ -45,12 +47,15 @@ void SaveRun::Run() {
     EndStaging();
     finished_ = true;
   };
-  context_.turns.Await(turn_);
+  if (!context_.turns.Await(turn_)) {
+    return Fail(absl::CancelledError("the save was cancelled before its turn"));
+  }
   absl::Duration pause = kPauseMin;
   for (int breaks = 0;; ++breaks) {
     absl::StatusOr<std::shared_ptr<Connection>> connection = context_.link.Wait(Patience());
     if (context_.link.stopped()) return;
-    if (cancelled_ && progress_->attempt().empty()) {
+    if (cancelled_ && progress_->attempt().empty() &&
+        (!connection.ok() || (*connection)->daemon_id() != told_daemon_)) {
       return Fail(absl::CancelledError("the save was cancelled"));
     }
     if (!connection.ok()) return Fail(connection.status());
@@ -84,34 +89,41 @@ absl::Status SaveRun::RunStream(const std::shared_ptr<Connection>& connection) {
   Connection::Call call(connection);
   std::unique_ptr<Stream> stream = connection->stub().Save(&call.context());
   arriving_ordinals_.clear();
-  {
-    std::lock_guard lock(mutex_);
-    stream_ = stream.get();
-  }
-  absl::Cleanup closed = [this] {
-    std::lock_guard lock(mutex_);
-    stream_ = nullptr;
-  };
-  bool open = Send(Begin());
-  if (open) {
-    ForEachPlanPart(state_->plan, [&](const v1::PlanPart& part) {
-      v1::SaveRequest request;
-      *request.mutable_plan() = part;
-      open = Send(request);
-      return open;
-    });
-  }
-  if (open && cancelled_) Cancel();  // It came while no stream was open.
+  outbox_.Open();
+  if (cancelled_) SendCancel();  // It came while no stream was open.
+  std::thread sender([this, &stream, begin = Begin()] { SendAll(*stream, begin); });
   v1::SaveReply reply;
   while (stream->Read(&reply)) {
     // After we have given up, only the daemon's own end of the stream matters.
     if (!ended_) Handle(reply, *connection);
     if (ended_) call.LimitProgress(kEndTimeout);
   }
+  outbox_.Close();
+  call.LimitProgress(kEndTimeout);
+  sender.join();
+  if (plan_sent_) told_daemon_ = connection->daemon_id();
   const absl::Status status = FromGrpc(stream->Finish());
   if (ended_) return absl::OkStatus();
   if (status.ok()) return absl::UnavailableError("the daemon ended the save without an outcome");
   return status;
+}
+
+void SaveRun::SendAll(Stream& stream, const v1::SaveRequest& begin) {
+  bool open = stream.Write(begin);
+  ForEachPlanPart(state_->plan, [&](const v1::PlanPart& part) {
+    // No attempt comes of a plan that never was complete; of others the daemon must know which.
+    if (!open || (cancelled_ && !plan_sent_)) return false;
+    v1::SaveRequest request;
+    *request.mutable_plan() = part;
+    if (part.last()) plan_sent_ = true;
+    open = stream.Write(request);
+    return open;
+  });
+  while (open) {
+    std::optional<v1::SaveRequest> request = outbox_.Pop();
+    if (!request) return;
+    open = stream.Write(*request);
+  }
 }
 
 v1::SaveRequest SaveRun::Begin() const {
@@ -148,16 +160,24 @@ void SaveRun::AddResume(v1::SaveBegin* begin) const {
   }
 }
 
-bool SaveRun::Send(const v1::SaveRequest& request) {
-  std::lock_guard lock(mutex_);
-  return stream_ != nullptr && stream_->Write(request);
+void SaveRun::SendCancel() {
+  v1::SaveRequest request;
+  request.mutable_cancel();
+  outbox_.Push(std::move(request));
 }
 
 void SaveRun::Cancel() {
-  cancelled_ = true;
-  v1::SaveRequest request;
-  request.mutable_cancel();
-  Send(request);
+  {
+    std::lock_guard lock(copy_mutex_);
+    cancelled_ = true;
+  }
+  context_.turns.EndUnlessFirst(turn_);
+  SendCancel();
+}
+
+void SaveRun::AwaitCopies() {
+  std::unique_lock lock(copy_mutex_);
+  copied_.wait(lock, [this] { return copies_ == 0; });
 }
 
 void SaveRun::Handle(const v1::SaveReply& reply, Connection& connection) {
@@ -205,7 +225,7 @@ void SaveRun::HandleAssigned(const v1::Assigned& assigned, Connection& connectio
   }
   if (layout_.image_bytes == 0) return;
   absl::StatusOr<std::shared_ptr<ArenaMap>> arena =
-      context_.arena.Get(connection, assigned.arena_generation());
+      context_.arena.Get(connection, assigned.arena_generation(), kAnswerTimeout);
   // The stream breaks, too, or says why the save failed before its arena was fetched.
   if (absl::IsUnavailable(arena.status()) || absl::IsNotFound(arena.status())) return;
   if (!arena.ok()) return Fail(arena.status());
@@ -246,7 +266,11 @@ void SaveRun::Fill(const v1::Granted& granted) {
 
 // On the pool's threads, each unit on one.
 void SaveRun::CopyUnit(Filling& filling, size_t index) {
-  if (cancelled_) return;
+  {
+    std::lock_guard lock(copy_mutex_);
+    if (cancelled_) return;
+    ++copies_;
+  }
   const Unit& unit = filling.units[index];
   const uint64_t in_block =
       unit.image_offset_bytes - filling.grant.image_block() * arena_->block_bytes();
@@ -254,6 +278,10 @@ void SaveRun::CopyUnit(Filling& filling, size_t index) {
                                           .subspan(in_block, RoundUp(unit.bytes, kPieceBytes));
   if (filling.enter_pages) ArenaMap::EnterPages(target);
   filling.crcs[index] = source_->CopyUnit(unit, target.data());
+  {
+    std::lock_guard lock(copy_mutex_);
+    if (--copies_ == 0) copied_.notify_all();
+  }
   if (filling.left.fetch_sub(1, std::memory_order_acq_rel) == 1) Seal(filling);
 }
 
@@ -270,16 +298,14 @@ void SaveRun::Seal(Filling& filling) {
     copied_bytes = copied_bytes_;
     sealed_[filling.grant.image_block()] = {filling.grant.arena_block(), std::move(filling.crcs)};
     last_sealed_ = filling.grant.image_block();
-    if (stream_ != nullptr) stream_->Write(request);
   }
+  outbox_.Push(std::move(request));
   if (settings_.on_copied) settings_.on_copied(copied_bytes);
 }
 
 // Ours to decide: the daemon is told by cancel, if it listens.
 void SaveRun::Fail(absl::Status status) {
-  v1::SaveRequest request;
-  request.mutable_cancel();
-  Send(request);
+  SendCancel();
   ended_ = true;
   FailureInfo failure;
   failure.status = WithContext(status, absl::StrCat("save ", progress_->id()));

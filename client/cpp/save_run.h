@@ -9,13 +9,18 @@
 //     sealed), staged (the tensors are free, the next save's turn), durable, committed or failed.
 //  4. If the stream breaks, wait for the next connection and go to 2.
 //
-// Threads: Run() on a thread of its own; Cancel() on any.
+// A save that is cancelled goes on until the daemon has heard of it, or is gone; before its turn it
+// just ends. It reads the tensors no more.
+//
+// Threads: Run() on a thread of its own, which starts another that sends; Cancel() and
+// AwaitCopies() on any. Only the thread that sends waits for a daemon that does not read.
 #ifndef CKPTD_CLIENT_CPP_SAVE_RUN_H_
 #define CKPTD_CLIENT_CPP_SAVE_RUN_H_
 
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -31,6 +36,7 @@
 #include "client/cpp/image_source.h"
 #include "client/cpp/link.h"
 #include "client/cpp/options.h"
+#include "client/cpp/outbox.h"
 #include "client/cpp/save_progress.h"
 #include "client/cpp/state_plan.h"
 #include "client/cpp/turns.h"
@@ -65,8 +71,12 @@ class SaveRun {
   SaveRun(SaveContext context, SaveSettings settings, uint64_t number, Turns::Turn turn,
           std::unique_ptr<PlannedState> state, std::shared_ptr<SaveProgress> progress);
 
-  void Run();     // Until the outcome is known or the link was stopped.
-  void Cancel();  // Asks the daemon; without one, the save fails here.
+  void Run();  // Until the outcome is known or the link was stopped.
+  // Asks the daemon; without one, the save fails here. Returns at once.
+  void Cancel();
+  // After Cancel(): returns once no copy runs; none will begin. Waits for parts of a MiB only,
+  // never for the daemon or for on_copied.
+  void AwaitCopies();
 
   bool finished() const { return finished_; }  // Run() is about to return.
   const std::shared_ptr<SaveProgress>& progress() const { return progress_; }
@@ -92,9 +102,11 @@ class SaveRun {
   absl::Duration Patience() const;
   // OK if the stream ended with an outcome; else why it broke.
   absl::Status RunStream(const std::shared_ptr<Connection>& connection);
+  // On a thread of its own: sends what begins the save, and what comes into the outbox.
+  void SendAll(Stream& stream, const v1::SaveRequest& begin);
   v1::SaveRequest Begin() const;
   void AddResume(v1::SaveBegin* begin) const;
-  bool Send(const v1::SaveRequest& request);
+  void SendCancel();
   void Handle(const v1::SaveReply& reply, Connection& connection);
   void HandleAssigned(const v1::Assigned& assigned, Connection& connection);
   void Fill(const v1::Granted& granted);
@@ -120,12 +132,21 @@ class SaveRun {
   ImageLayout layout_;
   std::optional<ImageSource> source_;
 
+  // The daemon that was sent the whole plan, and may have an attempt that we have not heard of.
+  std::string told_daemon_;
+  std::atomic<bool> plan_sent_{false};
+
+  Outbox<v1::SaveRequest> outbox_;  // Of the stream that is open; else closed.
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> finished_{false};
+
+  std::mutex copy_mutex_;
+  std::condition_variable copied_;
+  uint32_t copies_ = 0;  // That run; guarded by copy_mutex_. None begins once cancelled_.
+
   mutable std::mutex mutex_;
-  Stream* stream_ = nullptr;           // Guarded by mutex_, as all below; null while none is open.
-  std::shared_ptr<ArenaMap> arena_;    // Where our blocks are.
-  std::map<uint32_t, Sealed> sealed_;  // By image block.
+  std::shared_ptr<ArenaMap> arena_;      // Guarded by mutex_, as all below. Where our blocks are.
+  std::map<uint32_t, Sealed> sealed_;    // By image block.
   std::optional<uint32_t> last_sealed_;  // Image block.
   uint64_t copied_bytes_ = 0;
 };

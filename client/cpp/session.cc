@@ -31,9 +31,9 @@ std::string Session::node() const {
   return core_->CheckProcess().ok() ? core_->node() : std::string();
 }
 
-absl::Status Session::Prewarm(State state) {
+absl::Status Session::Prewarm(State state, absl::Duration timeout) {
   RETURN_IF_ERROR(core_->CheckProcess());
-  return core_->Prewarm(std::move(state));
+  return core_->Prewarm(std::move(state), timeout);
 }
 
 absl::StatusOr<SaveHandle> Session::AsyncSave(const std::string& id, int64_t step, State state,

@@ -48,8 +48,8 @@ class Session {
   std::string node() const;  // The daemon's.
 
   // Makes the daemon reserve and touch the memory that such a save needs, so that the first save
-  // need not.
-  absl::Status Prewarm(State state);
+  // need not. DeadlineExceeded after `timeout`.
+  absl::Status Prewarm(State state, absl::Duration timeout = absl::Minutes(15));
 
   // Saves `state` as checkpoint `id` and returns once it is staged: the tensors may change. With
   // SaveOptions::deferred it returns at once. An error means that this save is over: refused,

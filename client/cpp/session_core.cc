@@ -17,10 +17,10 @@ namespace {
 constexpr uint32_t kThreadsMax = 64;
 // How long a restarted daemon may take until a save that is not staged fails.
 constexpr absl::Duration kReattachTimeout = absl::Seconds(30);
-// How long the daemon may take to touch the memory of a rank.
-constexpr absl::Duration kPrewarmTimeout = absl::Minutes(15);
-// The least that the call which closes a session gets, however little time is left.
-constexpr absl::Duration kCloseCallMin = absl::Seconds(1);
+// How long the daemon may take to hand over an arena that it has touched.
+constexpr absl::Duration kArenaTimeout = absl::Seconds(30);
+// The least that a call gets, however little time is left, so that a daemon which lives answers.
+constexpr absl::Duration kCallMin = absl::Seconds(1);
 
 absl::Duration Now() { return SystemClock().Monotonic(); }
 
@@ -80,12 +80,13 @@ std::string SessionCore::node() const {
   return connection == nullptr ? "" : connection->node();
 }
 
-absl::Status SessionCore::Prewarm(State state) {
+absl::Status SessionCore::Prewarm(State state, absl::Duration timeout) {
+  const absl::Duration deadline = Now() + timeout;
   ASSIGN_OR_RETURN(std::unique_ptr<PlannedState> planned, PlanState(std::move(state)));
   ASSIGN_OR_RETURN(std::shared_ptr<Connection> connection,
-                   link_->Wait(options_.daemon_lost_timeout));
+                   link_->Wait(std::min(options_.daemon_lost_timeout, timeout)));
   Connection::Call call(connection);
-  call.LimitProgress(kPrewarmTimeout);
+  call.LimitProgress(std::max(deadline - Now(), kCallMin));
   v1::PrewarmReply reply;
   std::unique_ptr<grpc::ClientWriter<v1::PrewarmRequest>> writer =
       connection->stub().Prewarm(&call.context(), &reply);
@@ -98,12 +99,13 @@ absl::Status SessionCore::Prewarm(State state) {
   const absl::Status status = FromGrpc(writer->Finish());
   if (call.stalled()) {
     return absl::DeadlineExceededError(
-        absl::StrCat("no arena after ", absl::FormatDuration(kPrewarmTimeout)));
+        absl::StrCat("no arena after ", absl::FormatDuration(timeout)));
   }
   RETURN_IF_ERROR(status);
   if (reply.arena_bytes() == 0) return absl::OkStatus();  // A rank without bytes needs none.
   ASSIGN_OR_RETURN(std::shared_ptr<ArenaMap> arena,
-                   arena_.Get(*connection, reply.arena_generation()));
+                   arena_.Get(*connection, reply.arena_generation(),
+                              std::clamp(deadline - Now(), kCallMin, kArenaTimeout)));
   // The daemon has touched every block.
   pool_.Run(arena->block_count(), [&arena](size_t block) {
     ArenaMap::EnterPages(arena->Block(static_cast<uint32_t>(block)));
@@ -156,7 +158,7 @@ absl::StatusOr<SaveHandle> SessionCore::AsyncSave(const std::string& id, int64_t
     absl::Status status = progress->Wait(SaveState::kStaged, options.block_timeout);
     if (absl::IsDeadlineExceeded(status) && !progress->ended()) {
       run->Cancel();
-      pool_.Run(0, [](size_t) {});  // A copy that runs ends before the tensors may change.
+      run->AwaitCopies();  // The tensors may change.
     }
     progress->AddBlocked(Now() - begun);
     const bool go_on = absent && options_.on_daemon_lost == OnDaemonLost::kContinue;
@@ -203,7 +205,9 @@ absl::Status SessionCore::Lock(absl::Duration timeout) {
         SaveState::kStaged, std::max(deadline - begun, absl::ZeroDuration()));
     save->progress()->AddBlocked(Now() - begun);
     if (save->progress()->state() < SaveState::kStaged && absl::IsDeadlineExceeded(status)) {
-      return status;
+      return absl::DeadlineExceededError(absl::StrCat("save ", save->progress()->id(),
+                                                      " still reads the tensors after ",
+                                                      absl::FormatDuration(timeout)));
     }
   }
   return absl::OkStatus();
@@ -231,18 +235,23 @@ absl::StatusOr<std::optional<CheckpointInfo>> SessionCore::Latest() {
   ASSIGN_OR_RETURN(std::shared_ptr<Connection> connection,
                    link_->Wait(options_.daemon_lost_timeout));
   Connection::Call call(connection);
-  SetDeadline(call.context(), options_.client.timeout);
+  call.LimitProgress(options_.client.timeout);
   v1::LatestRequest request;
   request.set_job(identity_.job);
   request.set_root(connection->root());
   v1::Checkpoint reply;
   const absl::Status status = FromGrpc(connection->stub().Latest(&call.context(), request, &reply));
+  if (call.stalled()) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("no answer from ckptd in ", absl::FormatDuration(options_.client.timeout)));
+  }
   if (absl::IsNotFound(status)) return std::nullopt;
   RETURN_IF_ERROR(status);
   return FromProto(reply);
 }
 
-absl::Status SessionCore::AwaitSaves(CloseMode mode, absl::Duration deadline) const {
+absl::Status SessionCore::AwaitSaves(CloseMode mode, absl::Duration timeout) const {
+  const absl::Duration deadline = Now() + timeout;
   absl::Status result;
   for (const std::shared_ptr<SaveRun>& save : Saves()) {
     SaveProgress& progress = *save->progress();
@@ -255,7 +264,11 @@ absl::Status SessionCore::AwaitSaves(CloseMode mode, absl::Duration deadline) co
     if (goes_on) continue;
     const absl::Status status =
         progress.Wait(SaveState::kCommitted, std::max(deadline - Now(), absl::ZeroDuration()));
-    if (absl::IsDeadlineExceeded(status) && !progress.ended()) result.Update(status);
+    if (absl::IsDeadlineExceeded(status) && !progress.ended()) {
+      result.Update(absl::DeadlineExceededError(
+          absl::StrCat("closed after ", absl::FormatDuration(timeout), ": save ", progress.id(),
+                       " is only ", SaveStateName(progress.state()))));
+    }
   }
   return result;
 }
@@ -267,10 +280,10 @@ absl::Status SessionCore::Close(CloseMode mode, absl::Duration timeout) {
     if (closed_) return absl::OkStatus();
     closed_ = true;
   }
-  const absl::Status status = AwaitSaves(mode, deadline);
+  const absl::Status status = AwaitSaves(mode, timeout);
   if (std::shared_ptr<Connection> connection = link_->current()) {
     Connection::Call call(connection);
-    SetDeadline(call.context(), std::max(deadline - Now(), kCloseCallMin));
+    call.LimitProgress(std::max(deadline - Now(), kCallMin));
     v1::CloseSessionReply reply;
     // If it fails, the daemon sees the end of this connection.
     connection->stub().CloseSession(&call.context(), {}, &reply).ok();

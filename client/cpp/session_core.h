@@ -37,7 +37,7 @@ class SessionCore {
   std::string node() const;
 
   // As the methods of Session of these names.
-  absl::Status Prewarm(State state);
+  absl::Status Prewarm(State state, absl::Duration timeout);
   absl::StatusOr<SaveHandle> AsyncSave(const std::string& id, int64_t step, State state,
                                        const SaveOptions& options);
   absl::Status Lock(absl::Duration timeout);
@@ -64,7 +64,7 @@ class SessionCore {
   std::vector<std::shared_ptr<SaveRun>> Saves() const;
   void Reap();
   void JoinAll();
-  absl::Status AwaitSaves(CloseMode mode, absl::Duration deadline) const;
+  absl::Status AwaitSaves(CloseMode mode, absl::Duration timeout) const;
 
   const SessionOptions options_;
   const Identity identity_;

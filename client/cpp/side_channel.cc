@@ -1,5 +1,6 @@
 #include "client/cpp/side_channel.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -17,8 +18,8 @@
 namespace ckptd::inline client {
 namespace {
 
-// A daemon that accepts or reads nothing keeps connect() and sendmsg() no longer than that.
-constexpr time_t kSendSeconds = 10;
+// A daemon that reads nothing keeps sendmsg() no longer than that, once its buffer is full.
+constexpr time_t kSendSeconds = 1;
 
 absl::Status Gone(absl::string_view why) {
   return absl::UnavailableError(absl::StrCat("the side socket of ckptd: ", why));
@@ -27,8 +28,8 @@ absl::Status Gone(absl::string_view why) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SideChannel>> SideChannel::Connect(const std::string& path,
-                                                                  ForkGuard& guard) {
-  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+                                                                  int stop_fd, ForkGuard& guard) {
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return ErrnoStatus(errno, "socket");
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -36,17 +37,19 @@ absl::StatusOr<std::unique_ptr<SideChannel>> SideChannel::Connect(const std::str
     return absl::InvalidArgumentError(absl::StrCat(path, " is too long for a socket"));
   }
   std::memcpy(address.sun_path, path.data(), path.size());
-  const timeval limit = {.tv_sec = kSendSeconds, .tv_usec = 0};
-  setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
   if (connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
     if (errno == EACCES || errno == EPERM) return ErrnoStatus(errno, path);
+    if (errno == EAGAIN) return absl::UnavailableError("the daemon accepts no connection");
     return absl::UnavailableError(strerror(errno));
   }
-  return std::make_unique<SideChannel>(std::move(socket), guard);
+  fcntl(socket.get(), F_SETFL, fcntl(socket.get(), F_GETFL) & ~O_NONBLOCK);
+  const timeval limit = {.tv_sec = kSendSeconds, .tv_usec = 0};
+  setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+  return std::make_unique<SideChannel>(std::move(socket), stop_fd, guard);
 }
 
-SideChannel::SideChannel(UniqueFd socket, ForkGuard& guard)
-    : guard_(guard), socket_(std::move(socket)) {
+SideChannel::SideChannel(UniqueFd socket, int stop_fd, ForkGuard& guard)
+    : guard_(guard), socket_(std::move(socket)), stop_fd_(stop_fd) {
   guard_.Add(socket_.get());
 }
 
@@ -81,14 +84,15 @@ absl::Status SideChannel::Send(const v1::SideRequest& request, int fd) {
 absl::StatusOr<SideChannel::Reply> SideChannel::Receive(absl::Duration timeout) {
   // The trainer may handle signals in this thread.
   const absl::Duration deadline = SystemClock().Monotonic() + timeout;
+  pollfd entries[] = {{socket_.get(), POLLIN, 0}, {stop_fd_, POLLIN, 0}};
   int ready;
   do {
     const absl::Duration left =
         std::max(deadline - SystemClock().Monotonic(), absl::ZeroDuration());
-    pollfd entry = {socket_.get(), POLLIN, 0};
-    ready = poll(&entry, 1, static_cast<int>(absl::ToInt64Milliseconds(left)));
+    ready = poll(entries, 2, static_cast<int>(absl::ToInt64Milliseconds(left)));
   } while (ready < 0 && errno == EINTR);
   if (ready < 0) return Gone(strerror(errno));
+  if (entries[1].revents != 0) return Gone("the session is closed");
   if (ready == 0) return Gone(absl::StrCat("no answer in ", absl::FormatDuration(timeout)));
   std::vector<char> packet(kSidePacketBytesMax);
   iovec part = {packet.data(), packet.size()};

@@ -26,12 +26,13 @@ class SideChannel {
     UniqueFd fd;  // If one came along.
   };
 
-  // Connects to the socket at `path`. Unavailable, with the reason, if nobody listens there;
-  // PermissionDenied. The guard outlives the channel.
-  static absl::StatusOr<std::unique_ptr<SideChannel>> Connect(const std::string& path,
+  // Connects to the socket at `path`, without waiting. Unavailable, with the reason, if nobody
+  // listens there or accepts; PermissionDenied. The guard outlives the channel, and so does
+  // `stop_fd`: while that is readable, no call waits.
+  static absl::StatusOr<std::unique_ptr<SideChannel>> Connect(const std::string& path, int stop_fd,
                                                               ForkGuard& guard);
-  // Over a connected SOCK_SEQPACKET socket.
-  SideChannel(UniqueFd socket, ForkGuard& guard);
+  // Over a connected SOCK_SEQPACKET socket. `stop_fd` may be -1.
+  SideChannel(UniqueFd socket, int stop_fd, ForkGuard& guard);
   ~SideChannel();
 
   // Sends the request, with `fd` if it is not -1, and waits for the reply. A SideError comes back
@@ -48,7 +49,8 @@ class SideChannel {
   absl::StatusOr<Reply> Receive(absl::Duration timeout);
 
   ForkGuard& guard_;
-  UniqueFd socket_;
+  const UniqueFd socket_;
+  const int stop_fd_;
   std::mutex mutex_;  // Held for a request and its reply.
 };
 

@@ -8,10 +8,19 @@ Turns::Turn Turns::Queue() {
   return static_cast<Turn>(next_++);
 }
 
-void Turns::Await(Turn turn) {
+bool Turns::Await(Turn turn) {
+  const auto number = static_cast<uint64_t>(turn);
   std::unique_lock lock(mutex_);
-  changed_.wait(lock,
-                [&] { return open_.empty() || *open_.begin() >= static_cast<uint64_t>(turn); });
+  changed_.wait(lock, [&] { return !open_.contains(number) || *open_.begin() == number; });
+  return open_.contains(number);
+}
+
+void Turns::EndUnlessFirst(Turn turn) {
+  const auto number = static_cast<uint64_t>(turn);
+  std::lock_guard lock(mutex_);
+  if (open_.empty() || *open_.begin() == number) return;
+  open_.erase(number);
+  changed_.notify_all();
 }
 
 void Turns::End(Turn turn) {

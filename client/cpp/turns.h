@@ -15,10 +15,12 @@ class Turns {
   enum class Turn : uint64_t {};
 
   Turn Queue();
-  // Returns once every earlier turn is over.
-  void Await(Turn turn);
+  // Returns once every earlier turn is over: true; or once this one is: false.
+  bool Await(Turn turn);
   // Is over; also without Await(), and more than once.
   void End(Turn turn);
+  // Is over, unless it has come: every earlier one is over.
+  void EndUnlessFirst(Turn turn);
 
  private:
   std::mutex mutex_;

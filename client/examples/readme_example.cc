@@ -11,7 +11,9 @@ int main() {
   if (!session.ok()) return std::fprintf(stderr, "%s\n", session.status().ToString().c_str()), 1;
 
   int64_t step = 0;
-  if (auto latest = (*session)->Latest(); latest.ok() && latest->has_value()) {
+  auto latest = (*session)->Latest();
+  if (!latest.ok()) return std::fprintf(stderr, "%s\n", latest.status().ToString().c_str()), 1;
+  if (latest->has_value()) {
     auto target =
         ckptd::WholeTarget("weights", ckptd::DType::kFloat32, {weights.size()}, weights.data());
     auto load = (*session)->Load((*latest)->id, {target});

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -69,11 +70,12 @@ class SideChannelTest : public ::testing::Test {
   SideChannelTest() {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-    channel_ = std::make_unique<SideChannel>(UniqueFd(ends[0]), guard_);
+    channel_ = std::make_unique<SideChannel>(UniqueFd(ends[0]), stop_.get(), guard_);
     peer_.socket = UniqueFd(ends[1]);
   }
 
   ForkGuard guard_;
+  const UniqueFd stop_{eventfd(0, EFD_CLOEXEC)};
   std::unique_ptr<SideChannel> channel_;
   Peer peer_;
 };
@@ -138,6 +140,16 @@ TEST_F(SideChannelTest, ASignalIsNoReasonToWaitForEver) {
   EXPECT_THAT(std::string(reply.status().message()), HasSubstr("no answer"));
 }
 
+TEST_F(SideChannelTest, AStopEndsTheWaitForADaemonThatHangs) {
+  std::thread stopper([this] {
+    peer_.Receive();
+    eventfd_write(stop_.get(), 1);
+  });
+  const auto reply = channel_->Call({}, -1, absl::Minutes(10));
+  EXPECT_EQ(reply.status().code(), absl::StatusCode::kUnavailable);
+  stopper.join();
+}
+
 TEST_F(SideChannelTest, AClosedSocketIsUnavailable) {
   peer_.socket.Reset();
   EXPECT_EQ(channel_->Call({}, -1, absl::Seconds(1)).status().code(),
@@ -152,7 +164,7 @@ TEST_F(SideChannelTest, BytesThatAreNoMessageAreUnavailable) {
 
 TEST(SideChannel, NobodyListeningIsUnavailable) {
   ForkGuard guard;
-  EXPECT_EQ(SideChannel::Connect("/tmp/ckptd-no-such-socket.fd", guard).status().code(),
+  EXPECT_EQ(SideChannel::Connect("/tmp/ckptd-no-such-socket.fd", -1, guard).status().code(),
             absl::StatusCode::kUnavailable);
 }
 

@@ -35,5 +35,18 @@ TEST(Turns, OneThatGivesUpHoldsNobody) {
   turns.Await(second);
 }
 
+TEST(Turns, OneThatIsEndedBeforeItComesIsNotAwaited) {
+  Turns turns;
+  const Turns::Turn first = turns.Queue();
+  const Turns::Turn second = turns.Queue();
+  turns.EndUnlessFirst(first);
+  EXPECT_TRUE(turns.Await(first)) << "it had come";
+  std::thread waiter([&] { EXPECT_FALSE(turns.Await(second)); });
+  turns.EndUnlessFirst(second);
+  waiter.join();
+  turns.End(first);
+  EXPECT_FALSE(turns.Await(second));
+}
+
 }  // namespace
 }  // namespace ckptd
