@@ -51,6 +51,9 @@ struct SessionOptions {
   Replicas replicas = Replicas::kError;
   OnDaemonLost on_daemon_lost = OnDaemonLost::kRaise;
   absl::Duration join_timeout = absl::ZeroDuration();  // Zero: the daemon's.
+  // After each commit, how many of the newest checkpoints of the job are kept; older ones are
+  // deleted. 0: the daemon's --keep-last. Of all ranks the one that keeps most counts.
+  uint32_t keep_last = 0;
   absl::Duration daemon_lost_timeout = absl::Seconds(10);
   uint32_t threads = 0;  // That copy, the caller's included; 0: two, or one on a single core.
 

@@ -140,6 +140,7 @@ v1::SaveRequest SaveRun::Begin() const {
                                                                   : v1::REPLICAS_ERROR);
   begin->set_join_timeout_ms(absl::ToInt64Milliseconds(settings_.join_timeout));
   begin->set_rank(context_.rank);
+  begin->set_keep_last(settings_.keep_last);
   if (!progress_->attempt().empty()) AddResume(begin);
   return request;
 }

@@ -60,6 +60,7 @@ struct SaveSettings {
   OnOverlap on_overlap;
   Replicas replicas;
   absl::Duration join_timeout;
+  uint32_t keep_last = 0;
   absl::Duration daemon_lost_timeout;  // Before it is admitted.
   absl::Duration reattach_timeout;     // Between admitted and staged.
   std::function<void(uint64_t)> on_copied;

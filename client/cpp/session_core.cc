@@ -118,6 +118,7 @@ SaveSettings SessionCore::SettingsFor(const SaveOptions& options) const {
   settings.on_existing = options.on_existing.value_or(options_.on_existing);
   settings.on_overlap = options_.on_overlap;
   settings.replicas = options_.replicas;
+  settings.keep_last = options_.keep_last;
   settings.join_timeout = options.join_timeout.value_or(options_.join_timeout);
   settings.daemon_lost_timeout = options_.on_daemon_lost == OnDaemonLost::kContinue
                                      ? absl::ZeroDuration()
