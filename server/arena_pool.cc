@@ -70,7 +70,7 @@ std::shared_ptr<Arena> ArenaPool::Find(const std::string& job, uint32_t rank) co
 
 absl::StatusOr<std::shared_ptr<Arena>> ArenaPool::Adopt(const std::string& job, uint32_t rank,
                                                         UniqueFd fd, uint64_t block_bytes,
-                                                        uint32_t block_count, Root& root) {
+                                                        uint32_t block_count) {
   // An earlier life may have had another --block-size; this arena keeps its own.
   if (!std::has_single_bit(block_bytes) || block_bytes < kMiB || block_bytes > kGiB) {
     return absl::InvalidArgumentError(
@@ -80,8 +80,12 @@ absl::StatusOr<std::shared_ptr<Arena>> ArenaPool::Adopt(const std::string& job, 
   if (!adopted.ok()) return adopted.status();
   std::shared_ptr<Arena> arena = Own(*std::move(adopted));
   entries_[{job, rank}] = Entry{arena};
-  Attach(arena, root);
   return arena;
+}
+
+void ArenaPool::AttachAdopted(const std::string& job, uint32_t rank, Root& root) {
+  std::shared_ptr<Arena> arena = Find(job, rank);
+  if (arena != nullptr && arena->adopted()) Attach(arena, root);
 }
 
 absl::Status ArenaPool::WhyNone(const std::string& job, uint32_t rank) const {

@@ -52,10 +52,12 @@ class ArenaPool {
   // Why there is none: its memory was not there; NotFound otherwise.
   absl::Status WhyNone(const std::string& job, uint32_t rank) const;
 
-  // Takes back an arena that a client offers after a daemon restart.
+  // Takes back an arena that a client offers after a daemon restart. Its disk learns of it by
+  // AttachAdopted().
   absl::StatusOr<std::shared_ptr<Arena>> Adopt(const std::string& job, uint32_t rank, UniqueFd fd,
-                                               uint64_t block_bytes, uint32_t block_count,
-                                               Root& root);
+                                               uint64_t block_bytes, uint32_t block_count);
+  // Its root is there. Does nothing if there is no arena, or not one that was adopted.
+  void AttachAdopted(const std::string& job, uint32_t rank, Root& root);
 
   // The process is dead: the arena waits for its successor.
   void Orphan(const std::string& job, uint32_t rank);

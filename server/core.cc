@@ -8,13 +8,9 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "storage/base/check.h"
 #include "storage/base/status.h"
-#include "storage/catalog/catalog.h"
-#include "storage/commit/recover.h"
-#include "storage/commit/runner.h"
 #include "storage/format/paths.h"
 
 namespace ckptd {
@@ -59,6 +55,15 @@ Core::Core(Options options, Logger& logger)
       logger_(logger),
       loop_(SystemClock()),
       started_(SystemClock().Monotonic()),
+      roots_(loop_, options_.roots,
+             {.node = options_.config.node,
+              .patience = options_.root_patience,
+              .on_point = options_.on_point,
+              .on_started = [this](const RootStart& start) { OnRootStarted(start); },
+              .on_late =
+                  [this](const std::string& label, const std::string& reason) {
+                    logger_.Error("root.unhealthy", {{"root", label}, {"error", reason}});
+                  }}),
       arenas_(loop_, {.block_bytes = options_.config.block_bytes,
                       .limit_bytes = options_.arena_limit_bytes,
                       .huge_pages = options_.config.huge_pages != Choice::kOff,
@@ -98,10 +103,7 @@ Core::Core(Options options, Logger& logger)
 Core::~Core() {
   StopWriting();
   loop_.Stop();
-  for (const std::shared_ptr<Root>& root : options_.roots) {
-    root->writers().Stop();
-    root->readers().Stop();
-  }
+  roots_.Stop();
 }
 
 // A transfer that ends reports to the loop: none may outlive it.
@@ -130,8 +132,7 @@ absl::StatusOr<const Session*> Core::OpenSession(SessionInfo info, uint64_t conn
     return absl::InvalidArgumentError(
         absl::StrCat("a world size of ", info.world_size, ", at most ", kWorldSizeMax));
   }
-  ASSIGN_OR_RETURN(std::shared_ptr<Root> root, FindRoot(info.root));
-  info.root = root->label();
+  ASSIGN_OR_RETURN(info.root, roots_.Label(info.root));
   ASSIGN_OR_RETURN(const Session* session, sessions_.Open(info, connection));
   arenas_.Claim(info.job, info.rank);
   attempts_.SessionOpened(*session, [&](const std::string& incarnation) {
@@ -143,16 +144,6 @@ absl::StatusOr<const Session*> Core::OpenSession(SessionInfo info, uint64_t conn
                {{"job", info.job}, {"rank", info.rank}, {"pid", info.pid}, {"root", info.root}});
   Point("session-opened");
   return session;
-}
-
-absl::StatusOr<std::shared_ptr<Root>> Core::FindRoot(const std::string& label) const {
-  std::vector<std::string> labels;
-  for (const std::shared_ptr<Root>& root : options_.roots) {
-    if (label.empty() || root->label() == label) return root;
-    labels.push_back(root->label());
-  }
-  return absl::NotFoundError(absl::StrCat("this daemon has no root \"", label,
-                                          "\"; there are: ", absl::StrJoin(labels, ", ")));
 }
 
 void Core::OnSessionEnd(const Session& session, SessionEnd end) {
@@ -199,57 +190,42 @@ void Core::LogAttempt(absl::string_view event, const Attempt& attempt,
   }
 }
 
-void Core::Recover() {
-  std::promise<void> done;
-  loop_.Post([this, &done] {
-    for (const std::shared_ptr<Root>& root : options_.roots) RecoverRoot(root);
-    done.set_value();
-  });
-  done.get_future().wait();
-}
+absl::Status Core::StartRoots() { return roots_.Start(); }
 
-void Core::RecoverRoot(const std::shared_ptr<Root>& root) {
-  ckptd::Recover machine({.node = options_.config.node,
-                          .file_mode = 0666 & ~022u,
-                          .root_label = root->label(),
-                          .now = loop_.clock().Wall()});
-  Point("settle-begun");
-  ActionRunner(root->disk(), options_.on_point).RunToEnd(machine);
-  Point("settle-done");
-  if (!machine.status().ok()) {
-    root->SetUnhealthy(absl::StrCat("recovery: ", machine.status().message()));
-    logger_.Error("root.unhealthy", {{"root", root->label()}, {"error", root->unhealthy_reason()}});
+void Core::OnRootStarted(const RootStart& start) {
+  absl::Status status = start.opened;
+  status.Update(start.recovered);
+  if (start.root == nullptr) {
+    return logger_.Error("root.unhealthy", {{"error", std::string(status.message())}});
   }
-  for (const Manifest& manifest : machine.committed()) {
+  const std::string& label = start.root->label();
+  if (!status.ok()) {
+    logger_.Error("root.unhealthy", {{"root", label}, {"error", std::string(status.message())}});
+  }
+  for (const Manifest& manifest : start.committed) {
     logger_.Info("attempt.committed", {{"job", manifest.job},
                                        {"id", manifest.checkpoint_id},
                                        {"attempt", ToString(manifest.attempt)},
                                        {"by", "recovery"}});
   }
-  for (const auto& [record, failure] : machine.unknown()) {
-    root->SetUnhealthy(absl::StrCat("the outcome of attempt ", ToString(record.attempt),
-                                    " of job \"", record.job,
-                                    "\" is unknown: ", failure.status.message()));
+  for (const auto& [record, failure] : start.unknown) {
+    start.root->SetUnhealthy(absl::StrCat("the outcome of attempt ", ToString(record.attempt),
+                                          " of job \"", record.job,
+                                          "\" is unknown: ", failure.status.message()));
   }
-  LoadFailures(*root);
-  for (const AttemptRecord& record : machine.waiting()) {
+  for (const Outcome& outcome : start.failures) attempts_.AddFailure(outcome);
+  // Ranks may have been faster than their root.
+  for (const auto& [token, session] : sessions_.all()) {
+    if (session.info.root == label)
+      arenas_.AttachAdopted(session.info.job, session.info.rank, *start.root);
+  }
+  if (draining_ || !status.ok()) return;  // The next start's.
+  for (const AttemptRecord& record : start.waiting) {
     logger_.Info("attempt.found", {{"job", record.job},
                                    {"id", record.checkpoint_id},
                                    {"attempt", ToString(record.attempt)},
                                    {"state", "waiting for its ranks"}});
-    attempts_.Restore(root, record);
-  }
-}
-
-void Core::LoadFailures(Root& root) {
-  auto space = root.disk().Space();
-  if (space.ok()) root.SetFreeBytes(space->free_bytes);
-  auto jobs = ListJobs(root.disk());
-  if (!jobs.ok()) return root.SetUnhealthy(std::string(jobs.status().message()));
-  for (const std::string& job : *jobs) {
-    auto failures = ListFailed(root.disk(), job);
-    if (!failures.ok()) continue;
-    for (Outcome& outcome : *failures) attempts_.AddFailure(std::move(outcome));
+    attempts_.Restore(start.root, record);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <filesystem>
 #include <future>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -90,22 +91,23 @@ class RunningDaemon : public Daemon {
     server_.reset();
   }
 
-  absl::Status Open(Options options) {
-    const Config& config = options.config;
+  absl::Status Open(Options given) {
+    options_ = std::move(given);
+    const Config& config = options_.config;
     RETURN_IF_ERROR(CheckSocketPath(config.socket));
     ASSIGN_OR_RETURN(SocketLock lock, SocketLock::Acquire(config.socket));
     socket_lock_ = std::make_unique<SocketLock>(std::move(lock));
-    std::vector<std::shared_ptr<Root>> roots;
+    std::vector<Roots::Source> roots;
     for (const RootConfig& root : config.roots) {
-      ASSIGN_OR_RETURN(roots.emplace_back(), OpenRoot(root, options));
+      roots.push_back({root.label, root.path, [this, &root] { return OpenRoot(root); }});
     }
     core_ = std::make_unique<Core>(Core::Options{.config = config,
                                                  .roots = std::move(roots),
                                                  .arena_limit_bytes = ArenaLimitBytes(
                                                      config.arena_limit, config.read_window_bytes),
-                                                 .on_point = options.on_point},
+                                                 .on_point = options_.on_point},
                                    logger_);
-    core_->Recover();
+    RETURN_IF_ERROR(core_->StartRoots());
     RETURN_IF_ERROR(OpenServer(config.socket));
     ASSIGN_OR_RETURN(side_socket_, SideSocket::Listen(*core_, SideSocketPath(config.socket)));
     server_->GetHealthCheckService()->SetServingStatus(true);
@@ -115,6 +117,8 @@ class RunningDaemon : public Daemon {
                            {"pid", getpid()}});
     return absl::OkStatus();
   }
+
+  bool RootsAreStarting() const { return core_ != nullptr && core_->roots().AnyStarting(); }
 
   void Drain(std::function<void()> done) override {
     server_->GetHealthCheckService()->SetServingStatus(false);
@@ -134,15 +138,19 @@ class RunningDaemon : public Daemon {
   }
 
  private:
-  absl::StatusOr<std::shared_ptr<Root>> OpenRoot(const RootConfig& root, const Options& options) {
+  // On the root's own thread.
+  absl::StatusOr<std::shared_ptr<Root>> OpenRoot(const RootConfig& root) {
     RETURN_IF_ERROR(PrepareRoot(root.path));
-    ASSIGN_OR_RETURN(NodeLock lock, NodeLock::Acquire(root.path, options.config.node));
+    ASSIGN_OR_RETURN(NodeLock lock, NodeLock::Acquire(root.path, options_.config.node));
     if (!lock.warning().empty())
       logger_.Warning("node.unlocked", {{"root", root.label}, {"why", lock.warning()}});
-    node_locks_.push_back(std::move(lock));
-    DiskOptions disk_options = ToDiskOptions(options.config);
-    absl::StatusOr<std::unique_ptr<Disk>> disk = options.open_disk
-                                                     ? options.open_disk(root.path, disk_options)
+    {
+      std::lock_guard guard(node_locks_mutex_);
+      node_locks_.push_back(std::move(lock));
+    }
+    DiskOptions disk_options = ToDiskOptions(options_.config);
+    absl::StatusOr<std::unique_ptr<Disk>> disk = options_.open_disk
+                                                     ? options_.open_disk(root.path, disk_options)
                                                      : OpenDisk(root.path, disk_options);
     if (!disk.ok()) return WithContext(disk.status(), absl::StrCat("root ", root.path));
     DiskFacts facts = (*disk)->Facts();
@@ -174,8 +182,10 @@ class RunningDaemon : public Daemon {
   }
 
   Logger& logger_;
+  Options options_;
   std::unique_ptr<SocketLock> socket_lock_;
-  std::vector<NodeLock> node_locks_;
+  std::mutex node_locks_mutex_;
+  std::vector<NodeLock> node_locks_;  // Of the roots, whose threads add them.
   std::unique_ptr<Core> core_;
   std::unique_ptr<CheckpointService> checkpoint_service_;
   std::unique_ptr<AdminService> admin_service_;
@@ -192,8 +202,11 @@ uint64_t ArenaLimitBytes(const ArenaLimit& limit, uint64_t reserve_bytes) {
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(Options options, Logger& logger) {
   auto daemon = std::make_unique<RunningDaemon>(logger);
-  RETURN_IF_ERROR(daemon->Open(std::move(options)));
-  return daemon;
+  absl::Status opened = daemon->Open(std::move(options));
+  if (opened.ok()) return daemon;
+  // The process ends next; a root that hangs would hold the destructor for ever.
+  if (daemon->RootsAreStarting()) (void)daemon.release();
+  return opened;
 }
 
 }  // namespace ckptd

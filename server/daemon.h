@@ -1,7 +1,8 @@
 // Daemon builds the object graph and opens the sockets. What main.cc and tests share.
 //
-// Start order: socket lock, roots (folder, node lock, disk), core, recovery, gRPC server, side
-// socket. Stop order is the reverse.
+// Start order: socket lock, core, roots (each on its own thread: folder, node lock, disk,
+// recovery), gRPC server, side socket. Stop order is the reverse. A root that is not ready within
+// Roots::kStartPatience does not keep the sockets closed: it is unhealthy until it is.
 #ifndef CKPTD_SERVER_DAEMON_H_
 #define CKPTD_SERVER_DAEMON_H_
 
@@ -31,6 +32,7 @@ class Daemon {
     std::function<void(absl::string_view point)> on_point;
   };
 
+  // On an error the process should end: work on a root that hangs may be left behind.
   // AlreadyExists if socket or node name is held, naming pid and host; PermissionDenied for a root
   // or socket folder that cannot be written; FailedPrecondition for I/O that was asked for and
   // cannot be had.

@@ -75,7 +75,8 @@ int RunDaemon(Daemon::Options options, Logger& logger) {
   absl::StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(std::move(options), logger);
   if (!daemon.ok()) {
     logger.Error("start.failed", {{"error", std::string(daemon.status().message())}});
-    return ExitCode(daemon.status());
+    std::fflush(nullptr);
+    _exit(ExitCode(daemon.status()));  // As below.
   }
   RunUntilStopped(**daemon, signals.get(), drained.get());
   (*daemon)->Close();

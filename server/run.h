@@ -12,9 +12,9 @@
 
 namespace ckptd {
 
-// Blocks until SIGTERM or SIGINT has drained the daemon (a second one ends it at once). Exit codes:
-// 0; 9 for a held socket or node name; 5 for what may not be written; 2 for a configuration that
-// this machine cannot give; else 1. Call it before any thread is started.
+// Ends the process once SIGTERM or SIGINT has drained the daemon (a second one ends it at once).
+// Exit codes: 0; 9 for a held socket or node name; 5 for what may not be written; 2 for a
+// configuration that this machine cannot give; else 1. Call it before any thread is started.
 int RunDaemon(Daemon::Options options, Logger& logger);
 
 // Handles --help, --version, --check-config, --print-config and errors: the exit code, or nullopt

@@ -99,6 +99,14 @@ void SaveCall::Begin(const SaveOptions& options, std::optional<ResumeState> resu
         absl::StrCat("the token belongs to rank ", (*session)->info.rank,
                      ", and the save says rank ", begin_.rank()))));
   }
+  // A save that has begun waits for its root as long as its client does; a new one is told.
+  bool waits = resume.has_value() && core_.roots().IsStarting((*session)->info.root);
+  if (waits) {
+    return core_.roots().WhenStarted((*session)->info.root, [self = shared_from_this(), options,
+                                                             resume = std::move(resume)]() mutable {
+      self->Begin(options, std::move(resume));
+    });
+  }
   absl::StatusOr<std::shared_ptr<Root>> root = core_.FindRoot((*session)->info.root);
   if (!root.ok()) return sender_.FinishWhenSent(ToGrpc(root.status()));
   root_path_ = (*root)->path();

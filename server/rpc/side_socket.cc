@@ -399,11 +399,13 @@ void SideSocket::OfferArena(uint64_t connection, const v1::OfferArena& offer, Un
   const Session* session = SessionOf(connection);
   if (session == nullptr)
     return ReplyError(connection, absl::NotFoundError("this connection has no session"));
-  absl::StatusOr<std::shared_ptr<Root>> root = core_.FindRoot(session->info.root);
-  if (!root.ok()) return ReplyError(connection, root.status());
-  auto arena = core_.arenas().Adopt(session->info.job, session->info.rank, std::move(fd),
-                                    offer.block_bytes(), offer.block_count(), **root);
+  const SessionInfo& info = session->info;
+  auto arena = core_.arenas().Adopt(info.job, info.rank, std::move(fd), offer.block_bytes(),
+                                    offer.block_count());
   if (!arena.ok()) return ReplyError(connection, arena.status());
+  // A root that is not there yet is told when it is: what was staged must not be lost over it.
+  absl::StatusOr<std::shared_ptr<Root>> root = core_.FindRoot(info.root);
+  if (root.ok()) core_.arenas().AttachAdopted(info.job, info.rank, **root);
   v1::SideReply reply;
   reply.mutable_arena()->set_generation((*arena)->generation());
   reply.mutable_arena()->set_block_bytes((*arena)->block_bytes());

@@ -52,12 +52,18 @@ void AddDaemon(const Core& core, v1::DaemonStatus& daemon) {
   daemon.set_state(core.draining() ? "draining" : "serving");
 }
 
-void AddRoot(Root& root, v1::RootStatus& message) {
+void AddRoot(const Roots::State& state, v1::RootStatus& message) {
+  message.set_label(state.label);
+  message.set_path(state.path);
+  message.set_reason(state.reason);
+  message.set_state("unhealthy");
+  if (state.root == nullptr) return;
+  Root& root = *state.root;
+  if (state.reason.empty()) {
+    message.set_reason(root.unhealthy_reason());
+    message.set_state(root.healthy() ? "ok" : "unhealthy");
+  }
   DiskFacts facts = root.disk().Facts();
-  message.set_label(root.label());
-  message.set_path(root.path());
-  message.set_state(root.healthy() ? "ok" : "unhealthy");
-  message.set_reason(root.unhealthy_reason());
   message.set_file_system(facts.file_system);
   if (root.free_bytes()) message.set_free_bytes(*root.free_bytes());
   message.set_io(facts.engine);
@@ -76,7 +82,7 @@ v1::StatusReply MakeStatus(Core& core) {
   reply.mutable_memory()->set_huge_pages(core.arenas().huge_pages());
   for (const std::string& warning : core.arenas().warnings())
     reply.mutable_memory()->add_warnings(warning);
-  for (const std::shared_ptr<Root>& root : core.roots()) AddRoot(*root, *reply.add_roots());
+  for (const Roots::State& state : core.roots().states()) AddRoot(state, *reply.add_roots());
   for (const auto& [token, session] : core.sessions().all()) {
     v1::SessionStatus& message = *reply.add_sessions();
     message.set_job(session.info.job);

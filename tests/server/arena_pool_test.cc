@@ -221,19 +221,22 @@ TEST_F(ArenaPoolTest, TakesAnArenaBackFromAClient) {
   uint64_t before = Find(0)->generation();
   Make(16 * kMiB);  // A daemon starts again.
   auto bad = OnLoop([&] {
-    return pool_->Adopt("job", 0, UniqueFd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0)), kBlock / 2, 4,
-                        root_);
+    return pool_->Adopt("job", 0, UniqueFd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0)), kBlock / 2, 4);
   });
   EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument) << "no block is so small";
   EXPECT_EQ(OnLoop([&] {
               return pool_
-                  ->Adopt("job", 0, UniqueFd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0)), kBlock, 5, root_)
+                  ->Adopt("job", 0, UniqueFd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0)), kBlock, 5)
                   .status()
                   .code();
             }),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Find(0), nullptr);
-  auto adopted = OnLoop([&] { return pool_->Adopt("job", 0, std::move(fd), kBlock, 2, root_); });
+  auto adopted = OnLoop([&] { return pool_->Adopt("job", 0, std::move(fd), kBlock, 2); });
+  OnLoop([&] {
+    pool_->AttachAdopted("job", 0, root_);
+    pool_->AttachAdopted("job", 1, root_);  // There is none.
+  });
   ASSERT_TRUE(adopted.ok()) << adopted.status();
   EXPECT_GT((*adopted)->generation(), before) << "a client tells it from its former one";
   EXPECT_EQ((*adopted)->Block(1)[9], std::byte{'z'});

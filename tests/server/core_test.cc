@@ -83,11 +83,14 @@ class CoreTest : public testing::Test {
     options.config.drain_timeout = drain_timeout;
     options.arena_limit_bytes = 64 << 20;
     for (const char* label : {"default", "other"}) {
-      options.roots.push_back(std::make_shared<Root>(
-          label, folder_.path(), MakeFaultDisk(*OpenDisk(folder_.path(), {}), *injector_)));
+      options.roots.push_back({label, folder_.path(), [this, label] {
+                                 return std::make_shared<Root>(
+                                     label, folder_.path(),
+                                     MakeFaultDisk(*OpenDisk(folder_.path(), {}), *injector_));
+                               }});
     }
     core_ = std::make_unique<Core>(std::move(options), logger_);
-    core_->Recover();
+    ASSERT_TRUE(core_->StartRoots().ok());
   }
 
   void Stop() {

@@ -220,11 +220,13 @@ Session SaveRig::NewSession(uint32_t rank, uint32_t world_size) {
   session.info.world_size = world_size;
   session.info.pid = 1000 + rank;
   session.token = absl::StrCat("token", next_token_++);
+  session.opened = next_order_++;
   return session;
 }
 
-void SaveRig::EndSession(const Session& session, SessionEnd end) {
+void SaveRig::EndSession(Session session, SessionEnd end) {
   OnLoop([&] {
+    session.ended = next_order_++;
     attempts().SessionEnded(session, end);
     if (end == SessionEnd::kDead) {
       arenas().Orphan(session.info.job, session.info.rank);
@@ -267,8 +269,11 @@ void SaveRig::OfferArena(const FakeRank& rank) {
   ASSERT_NE(rank.arena, nullptr);
   UniqueFd fd(fcntl(rank.arena->fd(), F_DUPFD_CLOEXEC, 0));
   auto adopted = OnLoop([&] {
-    return arenas().Adopt(rank.session.info.job, rank.session.info.rank, std::move(fd),
-                          rank.arena->block_bytes(), rank.arena->block_count(), root());
+    const SessionInfo& info = rank.session.info;
+    auto arena = arenas().Adopt(info.job, info.rank, std::move(fd), rank.arena->block_bytes(),
+                                rank.arena->block_count());
+    arenas().AttachAdopted(info.job, info.rank, root());
+    return arena;
   });
   ASSERT_TRUE(adopted.ok()) << adopted.status();
 }

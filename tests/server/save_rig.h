@@ -106,7 +106,7 @@ class SaveRig {
 
   // A process of that rank: its session, which a former one has left.
   Session NewSession(uint32_t rank, uint32_t world_size);
-  void EndSession(const Session& session, SessionEnd end);
+  void EndSession(Session session, SessionEnd end);
 
   std::shared_ptr<FakeRank> Rank(uint32_t rank, uint32_t world_size, const std::string& id = "a",
                                  std::shared_ptr<const RankPlan> plan = nullptr);
@@ -157,6 +157,7 @@ class SaveRig {
   std::unique_ptr<Life> life_;
   uint64_t next_random_ = 1;
   int next_token_ = 1;
+  uint64_t next_order_ = 1;  // Of beginnings and ends of sessions.
 };
 
 // What rank `rank` of `world_size` holds: rows of "w" (more than two blocks), "bias" and an item as
