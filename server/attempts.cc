@@ -95,31 +95,60 @@ bool Attempts::AnswerRepeated(const Session& session, const SaveOptions& options
   return false;
 }
 
-bool Attempts::AnswerRefused(const Key& key, uint32_t rank, SaveStream& stream) {
-  auto found = std::find_if(refusals_.begin(), refusals_.end(),
-                            [&](const Refusal& refusal) { return refusal.key == key; });
-  if (found == refusals_.end()) return false;
-  if (!found->told.insert(rank).second) {
-    refusals_.erase(found);  // It tries again: a new attempt.
+// The save has failed, and this rank may not know yet: see the rule in attempts.h.
+bool Attempts::AnswerVerdict(const Key& key, const Session& session, const SaveOptions& options,
+                             SaveStream& stream) {
+  for (const std::shared_ptr<Attempt>& attempt : in_flight_) {
+    if (attempt->state() == Attempt::State::kAborting && KeyOf(*attempt) == key)
+      Pronounce(*attempt);
+  }
+  auto found = std::find_if(verdicts_.begin(), verdicts_.end(),
+                            [&](const Verdict& verdict) { return verdict.key == key; });
+  if (found == verdicts_.end()) return false;
+  bool same_save = found->step == options.step && found->world_size == session.info.world_size &&
+                   context_.loop.clock().Monotonic() < found->expires;
+  bool same_life = found->life_ended == 0 || session.opened < found->life_ended;
+  if (!same_save || !same_life || !found->told.insert(session.info.rank).second) {
+    verdicts_.erase(found);
     return false;
   }
   stream.Failed(found->failure);
-  if (found->told.size() == found->world_size) refusals_.erase(found);
+  if (found->told.size() == found->world_size) verdicts_.erase(found);
   return true;
 }
 
-// Until all of its ranks have asked, one has ended or newer ones crowd it out.
-void Attempts::Refuse(Refusal refusal) {
-  if (refusal.told.size() >= refusal.world_size) return;
-  std::erase_if(refusals_, [&](const Refusal& old) { return old.key == refusal.key; });
-  if (refusals_.size() == kRefusalsKept) refusals_.pop_front();
-  refusals_.push_back(std::move(refusal));
+// Once per attempt that fails. It can commit no more: ranks are missing.
+void Attempts::Pronounce(const Attempt& attempt) {
+  Fate& fate = fates_[&attempt];
+  if (std::exchange(fate.pronounced, true) || attempt.restarted()) return;
+  const AttemptRecord& record = attempt.record();
+  Verdict verdict{.key = KeyOf(attempt),
+                  .step = record.step,
+                  .world_size = record.world_size,
+                  .failure = attempt.failure(),
+                  .told = {},
+                  .life_ended = fate.life_ended,
+                  .expires = {}};
+  for (const auto& [rank, save] : attempt.ranks()) verdict.told.insert(rank);
+  Remember(std::move(verdict));
+}
+
+void Attempts::Remember(Verdict verdict) {
+  if (verdict.told.size() >= verdict.world_size) return;
+  verdict.expires = context_.loop.clock().Monotonic() + context_.join_timeout;
+  std::erase_if(verdicts_, [&](const Verdict& old) { return old.key == verdict.key; });
+  if (verdicts_.size() == kVerdictsKept) verdicts_.pop_front();
+  verdicts_.push_back(std::move(verdict));
+}
+
+Attempts::Key Attempts::KeyOf(const Attempt& attempt) {
+  const AttemptRecord& record = attempt.record();
+  return {record.job, record.incarnation, record.checkpoint_id};
 }
 
 std::shared_ptr<Attempt> Attempts::FindJoinable(const Key& key) const {
   for (const std::shared_ptr<Attempt>& attempt : in_flight_) {
-    const AttemptRecord& record = attempt->record();
-    if (Key{record.job, record.incarnation, record.checkpoint_id} != key) continue;
+    if (KeyOf(*attempt) != key) continue;
     if (attempt->state() != Attempt::State::kAborting && attempt->state() != Attempt::State::kEnded)
       return attempt;
   }
@@ -169,7 +198,7 @@ void Attempts::Join(const Session& session, std::shared_ptr<Root> root, const Sa
     if (draining_)
       return stream->Failed(
           AdmitFailure(absl::UnavailableError("the daemon is stopping"), context_.node));
-    if (AnswerRefused(key, session.info.rank, *stream)) return;
+    if (AnswerVerdict(key, session, options, *stream)) return;
     if (!root->healthy()) {
       return stream->Failed(AdmitFailure(
           absl::UnavailableError(absl::StrCat("root \"", root->label(),
@@ -178,12 +207,15 @@ void Attempts::Join(const Session& session, std::shared_ptr<Root> root, const Sa
     }
     if (options.reject_overlap &&
         AdmittedCount(session.info.job) >= options_.max_inflight_attempts) {
-      Refusal refusal{key,
-                      OverlapFailure(session.info.job, "on_overlap=reject"),
-                      session.info.world_size,
-                      {session.info.rank}};
-      stream->Failed(refusal.failure);
-      return Refuse(std::move(refusal));
+      Verdict verdict{.key = key,
+                      .step = options.step,
+                      .world_size = session.info.world_size,
+                      .failure = OverlapFailure(session.info.job, "on_overlap=reject"),
+                      .told = {session.info.rank},
+                      .life_ended = 0,
+                      .expires = {}};
+      stream->Failed(verdict.failure);
+      return Remember(std::move(verdict));
     }
     attempt = std::make_shared<Attempt>(context_, std::move(root), session.info, options,
                                         [this](Attempt& ended) { OnEnd(ended); });
@@ -200,15 +232,9 @@ void Attempts::Join(const Session& session, std::shared_ptr<Root> root, const Sa
   if (context_.on_event) context_.on_event("attempt.waiting", *attempt, session.info.rank);
   context_.loop.After(options_.admit_timeout, [this, attempt] {
     if (attempt->state() != Attempt::State::kWaiting) return;
-    Failure failure =
+    attempt->Fail(
         OverlapFailure(attempt->record().job,
-                       absl::StrCat("waited ", ckptd::FormatDuration(options_.admit_timeout)));
-    const AttemptRecord& record = attempt->record();
-    Refusal refusal{
-        {record.job, record.incarnation, record.checkpoint_id}, failure, record.world_size, {}};
-    for (const auto& [rank, save] : attempt->ranks()) refusal.told.insert(rank);
-    Refuse(std::move(refusal));
-    attempt->Fail(std::move(failure));
+                       absl::StrCat("waited ", ckptd::FormatDuration(options_.admit_timeout))));
   });
 }
 
@@ -315,9 +341,18 @@ void Attempts::AddFailure(Outcome outcome) {
 
 void Attempts::SessionEnded(const Session& session, SessionEnd end) {
   const SessionInfo& info = session.info;
-  std::erase_if(refusals_, [&](const Refusal& refusal) {
-    return std::get<0>(refusal.key) == info.job && std::get<1>(refusal.key) == info.incarnation;
-  });
+  for (Verdict& verdict : verdicts_) {
+    if (verdict.life_ended == 0 && std::get<0>(verdict.key) == info.job &&
+        std::get<1>(verdict.key) == info.incarnation)
+      verdict.life_ended = session.ended;
+  }
+  for (const std::shared_ptr<Attempt>& attempt : in_flight_) {
+    auto rank = attempt->ranks().find(info.rank);
+    bool of_it = attempt->record().job == info.job && rank != attempt->ranks().end() &&
+                 rank->second.token == session.token;
+    if (of_it && fates_[attempt.get()].life_ended == 0)
+      fates_[attempt.get()].life_ended = session.ended;
+  }
   std::vector<std::shared_ptr<Attempt>> attempts(in_flight_);
   attempts.insert(attempts.end(), ended_.begin(), ended_.end());
   for (const std::shared_ptr<Attempt>& attempt : attempts) {
@@ -404,6 +439,8 @@ void Attempts::OnEnd(Attempt& attempt) {
                                [&](const auto& entry) { return entry.get() == &attempt; });
   if (position == in_flight_.end()) return;
   std::shared_ptr<Attempt> keep = *position;
+  if (keep->result() != Attempt::Result::kCommitted) Pronounce(*keep);
+  fates_.erase(keep.get());
   in_flight_.erase(position);
   ended_.push_back(keep);
   if (ended_.size() > kEndedKept) {

@@ -3,7 +3,17 @@
 //
 // Ranks are paired by (job, incarnation, checkpoint id), never by the order in which they come. Per
 // job at most max_inflight_attempts are admitted; one more waits up to admit_timeout, or is
-// refused, once for all its ranks.
+// refused.
+//
+// A save has the same outcome on all its ranks, on those too that call it after it has failed: a
+// failure that not all ranks had joined is remembered (Verdict), and a rank that was not told yet
+// is told once, instead of waiting in a new attempt for ranks that have given up. What comes is a
+// new attempt, and the verdict forgotten, if
+//  - the rank was told already: it tries again, and the others may join it at once;
+//  - its session began after one of the failed attempt's ranks had ended: another life of the job;
+//  - it names another step or world size, or --join-timeout has passed since: another save.
+// Attempts that an earlier life of the daemon left leave no verdict: their ranks come back to them
+// (Resume), and those that do not are of another life.
 //
 // Owned by the control loop.
 #ifndef CKPTD_SERVER_ATTEMPTS_H_
@@ -37,8 +47,8 @@ class Attempts {
     uint32_t rank = 0;
   };
 
-  static constexpr size_t kEndedKept = 100;  // For repeated requests.
-  static constexpr size_t kRefusalsKept = 100;
+  static constexpr size_t kEndedKept = 100;     // For repeated requests.
+  static constexpr size_t kVerdictsKept = 100;  // Of those that ranks have not heard yet.
   static constexpr size_t kFailuresKeptPerJob = 100;
 
   // Fills context.on_change.
@@ -81,18 +91,28 @@ class Attempts {
 
  private:
   using Key = std::tuple<std::string, std::string, std::string>;  // Job, incarnation, id.
-  struct Refusal {
+  struct Verdict {
     Key key;
-    Failure failure;
+    int64_t step = 0;
     uint32_t world_size = 0;
+    Failure failure;
     std::set<uint32_t> told;
+    uint64_t life_ended = 0;  // Session::ended of the first of its ranks that has ended; 0: none.
+    absl::Duration expires;   // Monotonic.
+  };
+  // Of an attempt in flight.
+  struct Fate {
+    uint64_t life_ended = 0;  // As above.
+    bool pronounced = false;  // Its verdict is, or was, remembered.
   };
 
   bool AnswerRepeated(const Session& session, const SaveOptions& options,
                       const std::optional<ResumeState>& resume,
                       const std::shared_ptr<SaveStream>& stream, Ticket& ticket);
-  bool AnswerRefused(const Key& key, uint32_t rank, SaveStream& stream);
-  void Refuse(Refusal refusal);
+  bool AnswerVerdict(const Key& key, const Session& session, const SaveOptions& options,
+                     SaveStream& stream);
+  void Pronounce(const Attempt& attempt);
+  void Remember(Verdict verdict);
   void Join(const Session& session, std::shared_ptr<Root> root, const SaveOptions& options,
             std::shared_ptr<const RankPlan> plan, std::shared_ptr<SaveStream> stream,
             Ticket& ticket);
@@ -107,6 +127,7 @@ class Attempts {
   bool IsBeginning(const std::string& job) const;
   void OnEnd(Attempt& attempt);
   void Changed();
+  static Key KeyOf(const Attempt& attempt);
   std::shared_ptr<Attempt> FindJoinable(const Key& key) const;
   bool FailIfOfEarlierLife(Attempt& attempt, const Session& session, bool earlier) const;
 
@@ -114,7 +135,8 @@ class Attempts {
   const Options options_;
   std::vector<std::shared_ptr<Attempt>> in_flight_;  // In the order of their first join.
   std::deque<std::shared_ptr<Attempt>> ended_;
-  std::deque<Refusal> refusals_;
+  std::map<const Attempt*, Fate> fates_;
+  std::deque<Verdict> verdicts_;
   std::map<std::string, std::deque<Outcome>> failures_;  // By job, oldest first.
   std::vector<std::function<bool()>> watchers_;
   std::function<void()> drained_;

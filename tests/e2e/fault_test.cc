@@ -161,6 +161,22 @@ TEST_F(Faults, OfFoldersThatAreSyncedFailTheSaveToo) {
   }
 }
 
+// A rank that calls save when the others' has failed already does not wait for them.
+TEST_F(Faults, ThatOneRankHasHeardOfAreToldToALateOne) {
+  site_.SetFaults("mkdir:job/attempts/@1=error:EIO");
+  const Json first = ranks_[0]->Do("save late 1");
+  EXPECT_EQ(first["ok"], false);
+  EXPECT_THAT(first["message"].get<std::string>(), HasSubstr("Input/output error"));
+  const Json second = ranks_[1]->Do("save late 1");
+  EXPECT_EQ(second["code"], first["code"]) << second.dump();
+  EXPECT_EQ(second["message"], first["message"]);
+  // Both try again.
+  for (auto& rank : ranks_) rank->Send("save late 1");
+  for (auto& rank : ranks_) EXPECT_EQ(rank->Answer("save")["ok"], true);
+  EXPECT_EQ(Ckptctl(site_, {"wait", "late", "--for", "committed"}).exit_code, 0);
+  committed_.push_back("late");
+}
+
 TEST_F(Faults, AfterTheCommitRenameAreUnknownUntilTheNextStart) {
   EXPECT_EQ(Save("first")["event"], "committed");
   for (const Error& error : kErrors) {

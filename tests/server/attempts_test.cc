@@ -142,6 +142,110 @@ TEST(Attempts, ARefusalIsForgottenWithItsRanks) {
   EXPECT_TRUE(rig.AwaitCommitted(rig.SaveAll(2, "b"))) << "of the next life of the job";
 }
 
+// Another call of save by the same process.
+std::shared_ptr<FakeRank> Again(SaveRig& rig, const std::shared_ptr<FakeRank>& rank,
+                                const std::string& request = "again") {
+  return With(rig, rank, [&](SaveOptions& options) { options.request_id = request; });
+}
+
+constexpr char kNoFolder[] = "mkdir:job/attempts/@1=error:EIO";
+
+TEST(Attempts, ARankThatComesAfterTheFailureFailsTheSame) {
+  SaveRig rig({.faults = kNoFolder});
+  Ranks ranks = {rig.Rank(0, 3), rig.Rank(1, 3), rig.Rank(2, 3)};
+  for (const auto& rank : ranks) {
+    rig.Save(rank);
+    ASSERT_TRUE(rig.AwaitFailed({rank}));
+    EXPECT_EQ(rank->failure, ranks[0]->failure);
+  }
+  EXPECT_TRUE(Says(ranks[0]->failure, "Input/output error")) << ranks[0]->failure.status;
+  EXPECT_EQ(rig.OnLoop([&] { return rig.attempts().failures().at("job").size(); }), 1u);
+  // All have been told, and all try again, in any order.
+  Ranks again = {Again(rig, ranks[2]), Again(rig, ranks[0]), Again(rig, ranks[1])};
+  for (const auto& rank : again) rig.Save(rank);
+  ASSERT_TRUE(rig.AwaitCommitted(again));
+  rig.ExpectStored("a", again);
+  rig.ExpectQuiet();
+}
+
+TEST(Attempts, ARankThatTriesAgainBeginsANewAttemptForThoseTooThatWereNotTold) {
+  SaveRig rig({.faults = kNoFolder});
+  auto first = rig.Rank(0, 2);
+  rig.Save(first);
+  ASSERT_TRUE(rig.AwaitFailed({first}));
+  Ranks ranks = {Again(rig, first), rig.Rank(1, 2)};
+  for (const auto& rank : ranks) rig.Save(rank);
+  ASSERT_TRUE(rig.AwaitCommitted(ranks));
+}
+
+TEST(Attempts, ARankThatComesWhileTheSaveIsAbortedFailsTheSame) {
+  SaveRig rig({.faults = "rename:failed/=delay:300ms"});
+  Ranks ranks = rig.SaveAll(1, "b");  // The folders of the job are there.
+  ASSERT_TRUE(rig.AwaitCommitted(ranks));
+  ranks = {rig.Rank(0, 2), rig.Rank(1, 2)};
+  rig.Save(ranks[0]);
+  ASSERT_TRUE(AwaitAdmitted(rig, ranks));
+  rig.OnLoop([&] {
+    ranks[0]->ticket->attempt->Fail(Failure{absl::CancelledError("enough"), 0, "node", "stage"});
+    EXPECT_EQ(ranks[0]->ticket->attempt->state(), Attempt::State::kAborting);
+  });
+  rig.Save(ranks[1]);
+  EXPECT_TRUE(rig.OnLoop([&] { return ranks[1]->failed; }));
+  ASSERT_TRUE(rig.AwaitFailed(ranks));
+  EXPECT_EQ(ranks[1]->failure.status, absl::CancelledError("enough"));
+  // It was told, and is not told twice.
+  Ranks again = {Again(rig, ranks[1]), Again(rig, ranks[0])};
+  for (const auto& rank : again) rig.Save(rank);
+  EXPECT_TRUE(rig.AwaitCommitted(again));
+}
+
+TEST(Attempts, AVerdictIsForOneSaveOnly) {
+  SaveRig rig({.faults = "mkdir:job/attempts/@1=error:EIO;mkdir:job/attempts/@2=error:EIO"});
+  auto of_step = [&](uint32_t rank, int64_t step) {
+    return With(rig, rig.Rank(rank, 2), [&](SaveOptions& options) {
+      options.step = step;
+      options.request_id = absl::StrCat(step);
+    });
+  };
+  auto first = of_step(0, 1);
+  rig.Save(first);
+  ASSERT_TRUE(rig.AwaitFailed({first}));
+  auto other = of_step(1, 2);  // The second error.
+  rig.Save(other);
+  ASSERT_TRUE(rig.AwaitFailed({other}));
+  EXPECT_NE(other->failure, first->failure) << "of an attempt of its own";
+  rig.Advance(absl::Seconds(600));  // Nobody else came within join_timeout.
+  Ranks ranks = {of_step(0, 2), of_step(1, 2)};
+  for (const auto& rank : ranks) rig.Save(rank);
+  ASSERT_TRUE(rig.AwaitCommitted(ranks));
+}
+
+TEST(Attempts, AVerdictIsForOneLifeOfTheJobOnly) {
+  SaveRig rig;
+  auto old = rig.Rank(1, 2);  // Its session is older than the death.
+  auto dead = rig.Rank(0, 2);
+  rig.Save(dead);
+  ASSERT_TRUE(AwaitAdmitted(rig, {dead}));
+  rig.OnLoop([&] { dead->seal_max = 0; });
+  rig.OnLoop([&] {
+    dead->ticket->attempt->Fail(Failure{absl::CancelledError("enough"), 0, "node", "stage"});
+  });
+  ASSERT_TRUE(rig.AwaitFailed({dead}));
+  rig.EndSession(dead->session, SessionEnd::kClosed);
+  rig.Save(old);
+  ASSERT_TRUE(rig.AwaitFailed({old})) << "it belongs to that life";
+
+  auto next = rig.Rank(0, 2, "b");
+  rig.Save(next);
+  ASSERT_TRUE(AwaitAdmitted(rig, {next}));
+  rig.EndSession(next->session, SessionEnd::kDead);
+  ASSERT_TRUE(rig.Await([&] { return rig.attempts().in_flight().empty(); }));
+  // The new life's rank 1 is first, and was never told of the old failure: it is none of its own.
+  Ranks ranks = {rig.Rank(1, 2, "b"), rig.Rank(0, 2, "b")};
+  for (const auto& rank : ranks) rig.Save(rank);
+  EXPECT_TRUE(rig.AwaitCommitted(ranks));
+}
+
 TEST(Attempts, ARepeatedRequestGetsTheSameAnswer) {
   SaveRig rig;
   Ranks ranks = rig.SaveAll(2, "a", Hold);
