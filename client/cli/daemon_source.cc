@@ -61,6 +61,10 @@ namespace {
 absl::Status FromGrpc(const grpc::Status& status, const DaemonSource::Options& options) {
   if (status.ok()) return absl::OkStatus();
   std::string message = status.error_message();
+  if (status.error_code() == grpc::StatusCode::CANCELLED) {  // Not by us.
+    return absl::UnavailableError(
+        absl::StrCat("the daemon at ", options.socket, " ended before it answered"));
+  }
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
     message = absl::StrCat("the daemon at ", options.socket, ": ", message);
   } else if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
@@ -86,6 +90,7 @@ absl::StatusOr<std::unique_ptr<DaemonSource>> DaemonSource::Connect(const Option
   RETURN_IF_ERROR(Probe(options));
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // Would be asked even for a Unix socket.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // A new source tries at once.
   arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
   std::shared_ptr<grpc::Channel> channel = grpc::CreateCustomChannel(
       absl::StrCat("unix:", options.socket), grpc::InsecureChannelCredentials(), arguments);

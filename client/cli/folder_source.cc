@@ -1,11 +1,52 @@
 #include "client/cli/folder_source.h"
 
+#include <filesystem>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "storage/base/status.h"
+#include "storage/catalog/catalog.h"
 #include "storage/disk/open_disk.h"
+#include "storage/format/paths.h"
 
 namespace ckptd {
+namespace {
+
+bool IsFolder(Disk& disk, absl::string_view path) {
+  absl::StatusOr<FileInfo> info = disk.Stat(path);
+  return info.ok() && info->kind == FileKind::kFolder;
+}
+
+bool IsCheckpoint(Disk& disk, const std::string& folder) {
+  std::string manifest = folder.empty() ? kManifestFile : absl::StrCat(folder, "/", kManifestFile);
+  return disk.Stat(manifest).ok();
+}
+
+// How many levels below a root this folder lies; 0 if nothing says so.
+int LevelsBelowRoot(Disk& disk) {
+  if (IsCheckpoint(disk, "")) return 3;
+  absl::StatusOr<std::vector<DirEntry>> entries = disk.List("");
+  if (!entries.ok()) return 0;
+  for (const DirEntry& entry : *entries) {
+    if (entry.kind == FileKind::kFolder && IsCheckpoint(disk, entry.name)) return 2;
+  }
+  return IsFolder(disk, "checkpoints") && (IsFolder(disk, "attempts") || IsFolder(disk, "failed"));
+}
+
+// Whoever names a folder inside a root would be told that nothing is there.
+absl::Status CheckIsRoot(Disk& disk, const std::string& path) {
+  absl::StatusOr<std::vector<std::string>> jobs = ListJobs(disk);
+  if (!jobs.ok() || !jobs->empty()) return absl::OkStatus();
+  int levels = LevelsBelowRoot(disk);
+  if (levels == 0) return absl::OkStatus();
+  const char* const kinds[] = {"a job's folder", "a job's folder of checkpoints", "a checkpoint"};
+  std::filesystem::path root = path;
+  for (int i = 0; i < levels; ++i) root = root.parent_path();
+  return absl::NotFoundError(absl::StrCat("--root: ", path, " is ", kinds[levels - 1],
+                                          ", not a root: try --root ", root.string()));
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<FolderSource>> FolderSource::Open(const std::string& root,
                                                                  bool for_verify) {
@@ -15,6 +56,7 @@ absl::StatusOr<std::unique_ptr<FolderSource>> FolderSource::Open(const std::stri
   options.direct = for_verify ? DiskOptions::Switch::kAuto : DiskOptions::Switch::kOff;
   absl::StatusOr<std::unique_ptr<Disk>> disk = OpenDisk(root, options);
   if (!disk.ok()) return WithContext(disk.status(), "--root");
+  RETURN_IF_ERROR(CheckIsRoot(**disk, root));
   return std::unique_ptr<FolderSource>(new FolderSource(root, *std::move(disk)));
 }
 

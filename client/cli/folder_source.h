@@ -17,7 +17,8 @@ namespace ckptd {
 class FolderSource : public Source {
  public:
   // `root` is absolute. `for_verify` opens it for fast reading, which tries to write a file without
-  // a name.
+  // a name. NotFound, naming the root, for a folder inside one: that of a job, of its checkpoints,
+  // or of one of them.
   static absl::StatusOr<std::unique_ptr<FolderSource>> Open(const std::string& root,
                                                             bool for_verify);
 

@@ -1,13 +1,14 @@
 #include <signal.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <iostream>
 #include <string>
+#include <thread>
 #include <variant>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/options.h"
@@ -27,22 +28,27 @@ void InterruptedText(int) { Die("\nckptctl: interrupted\n", kExitInterrupted); }
 void InterruptedJson(int) {
   Die("{\"code\":\"CANCELLED\",\"exit\":130,\"message\":\"interrupted\"}\n", kExitInterrupted);
 }
-void TimeoutText(int) { Die("ckptctl: the folder did not answer in time\n", kExitTimeout); }
-void TimeoutJson(int) {
-  Die("{\"code\":\"DEADLINE_EXCEEDED\",\"exit\":8,"
-      "\"message\":\"the folder did not answer in time\"}\n",
-      kExitTimeout);
-}
+constexpr char kNoAnswer[] = "ckptctl: the folder did not answer in time\n";
+constexpr char kNoAnswerJson[] =
+    "{\"code\":\"DEADLINE_EXCEEDED\",\"exit\":8,"
+    "\"message\":\"the folder did not answer in time\"}\n";
 
-// A folder is read by calls that hang for as long as its file system does: only the end of the
-// process bounds them.
+// A folder is read by calls that hang for as long as its file system does; a thread that hangs so
+// runs no handler, but the end of its process ends it too. So another thread minds the time, and
+// takes the interrupt.
 void LimitFolder(const Options& options) {
-  if (options.root.empty() || options.timeout <= absl::ZeroDuration()) return;
-  if (options.verb == Verb::kVerify && !options.timeout_given) return;
-  ::signal(SIGALRM, options.json ? TimeoutJson : TimeoutText);
-  struct itimerval timer = {};
-  timer.it_value = absl::ToTimeval(options.timeout);
-  ::setitimer(ITIMER_REAL, &timer, nullptr);
+  if (options.root.empty() || options.verb == Verb::kDoctor) return;  // It has its own limits.
+  bool endless = options.verb == Verb::kVerify && !options.timeout_given;
+  if (options.timeout <= absl::ZeroDuration()) endless = true;
+  absl::Duration limit = endless ? absl::InfiniteDuration() : options.timeout;
+  std::thread([limit, text = options.json ? kNoAnswerJson : kNoAnswer] {
+    absl::SleepFor(limit);
+    Die(text, kExitTimeout);
+  }).detach();
+  sigset_t interrupt;
+  ::sigemptyset(&interrupt);
+  ::sigaddset(&interrupt, SIGINT);
+  ::pthread_sigmask(SIG_BLOCK, &interrupt, nullptr);
 }
 
 int Main(const std::vector<std::string>& arguments) {

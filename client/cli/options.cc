@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/ckptd/version.h"
+#include "storage/base/nearest.h"
 #include "storage/base/status.h"
 #include "storage/base/units.h"
 
@@ -83,6 +84,11 @@ void AddDaemonVerbs(CLI::App& app, Raw& raw) {
   CLI::App* health = AddVerb(app, raw, Verb::kHealth, "health", "Whether the daemon is serving",
                              "health --wait 30s");
   health->add_option("--wait", raw.wait, "how long to wait until it is");
+  AddVerb(app, raw, Verb::kDoctor, "doctor",
+          "What this host allows a daemon, how to allow more, what it costs to do without.\n"
+          "Run it as the daemon runs: its user, its container. Exit code 1 if something is missing "
+          "without which nothing is saved",
+          "doctor --root /mnt/checkpoints");
   AddVerb(app, raw, Verb::kVersion, "version", "Versions of this tool and of the daemon",
           "version -o json");
 }
@@ -132,6 +138,18 @@ absl::Status SetSocket(const Variables& variables, uid_t uid, Options& options) 
   return WithContext(CheckSocketPath(options.socket), options.socket_origin);
 }
 
+absl::Status SetRoot(const Variables& variables, uid_t uid, Options& options) {
+  if (options.root.empty()) {
+    DefaultPath path = DefaultRoot(variables, uid);
+    if (path.path.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("name a folder with --root: ", path.origin));
+    }
+    options.root = path.path;
+  }
+  options.root = Absolute(options.root);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Options> Checked(Raw& raw, const CLI::App& app, const Variables& variables,
                                 uid_t uid) {
   Options& options = raw.options;
@@ -154,7 +172,13 @@ absl::StatusOr<Options> Checked(Raw& raw, const CLI::App& app, const Variables& 
   if (options.job.empty() && job != variables.end() && IsAboutOneJob(options)) {
     options.job = job->second;
   }
-  if (!options.root.empty()) {
+  if (options.verb == Verb::kDoctor) {
+    RETURN_IF_ERROR(SetRoot(variables, uid, options));
+  } else if (!options.root.empty()) {
+    if (!options.socket.empty()) {
+      return absl::InvalidArgumentError(
+          "--root reads a folder without a daemon: it excludes --socket");
+    }
     if (NeedsDaemon(options.verb)) {
       return absl::InvalidArgumentError(
           "this verb needs a daemon, and --root reads a folder without one");
@@ -162,7 +186,9 @@ absl::StatusOr<Options> Checked(Raw& raw, const CLI::App& app, const Variables& 
     options.root = Absolute(options.root);
     return std::move(options);
   }
-  RETURN_IF_ERROR(SetSocket(variables, uid, options));
+  absl::Status socket = SetSocket(variables, uid, options);
+  // The doctor says so itself, among the rest.
+  if (!socket.ok() && options.verb != Verb::kDoctor) return socket;
   return std::move(options);
 }
 
@@ -194,8 +220,12 @@ absl::Status UnknownVerb(const CLI::App& app) {
   for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
     verbs.push_back(sub->get_name());
   }
-  return absl::InvalidArgumentError(absl::StrCat("no verb or option \"", app.remaining().front(),
-                                                 "\"; the verbs are ", absl::StrJoin(verbs, " ")));
+  const std::string word = app.remaining().front();
+  std::string nearest = Nearest(word, verbs);
+  return absl::InvalidArgumentError(
+      absl::StrCat("no verb or option \"", word, "\"; ",
+                   nearest.empty() ? "" : absl::StrCat("did you mean ", nearest, "? "),
+                   "the verbs are ", absl::StrJoin(verbs, " ")));
 }
 
 }  // namespace
@@ -208,12 +238,12 @@ absl::StatusOr<std::variant<Options, HelpRequest>> ParseOptions(
   app.set_version_flag("--version", absl::StrCat("ckptctl ", kVersion));
   app.require_subcommand(1);
   Raw raw;
-  CLI::Option* socket = app.add_option("--socket", raw.options.socket,
-                                       absl::StrCat("the daemon's socket [$CKPTD_SOCKET, else ",
-                                                    DefaultSocket(variables, uid).path, "]"));
+  app.add_option("--socket", raw.options.socket,
+                 absl::StrCat("the daemon's socket [$CKPTD_SOCKET, else ",
+                              DefaultSocket(variables, uid).path, "]"));
   app.add_option("--root", raw.options.root,
-                 "read this storage folder, without a daemon (list latest show describe verify)")
-      ->excludes(socket);
+                 "read this storage folder, without a daemon (list latest show describe verify); "
+                 "doctor: look at this one");
   app.add_option("--job", raw.options.job, "job name; may be left out if there is one");
   app.add_option("-o,--output", raw.output, "table or json [table]")
       ->check(CLI::IsMember({"table", "json"}));

@@ -24,15 +24,17 @@ enum class Verb {
   kWait,
   kDelete,
   kHealth,
+  kDoctor,
   kVersion,
 };
 
 struct Options {
   Verb verb = Verb::kList;
-  std::string socket;         // Absolute; set unless `root` is.
+  std::string socket;         // Absolute; set unless a folder is read.
   std::string socket_origin;  // Why this socket, for the error.
-  std::string root;           // Absolute: read this folder, without a daemon.
-  std::string job;            // Empty: the only one, or all.
+  // Absolute: read this folder, without a daemon. Always set for doctor, which has a socket too.
+  std::string root;
+  std::string job;  // Empty: the only one, or all.
   bool json = false;
   absl::Duration timeout;
   bool timeout_given = false;

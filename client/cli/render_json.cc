@@ -228,6 +228,30 @@ Json VersionObject(const v1::VersionReply& version) {
               {"protocol", version.protocol()}};
 }
 
+Json StatusObject(const v1::StatusReply& reply) {
+  return Json{{"daemon", DaemonObject(reply.daemon())},
+              {"memory", MemoryObject(reply.memory())},
+              {"roots", Each(reply.roots(), RootObject)},
+              {"sessions", Each(reply.sessions(), SessionObject)},
+              {"attempts", Each(reply.attempts(), AttemptObject)},
+              {"loads", Each(reply.loads(), LoadObject)},
+              {"failures", Each(reply.failures(), AttemptObject)}};
+}
+
+Json ProgressObject(const v1::Attempt& attempt, const Progress& progress) {
+  Json rate;
+  Json left;
+  if (progress.bytes_per_s) rate = static_cast<int64_t>(*progress.bytes_per_s);
+  if (progress.left) left = absl::ToDoubleSeconds(*progress.left);
+  return Json{{"job", attempt.job()},
+              {"id", TextOrNull(attempt.checkpoint_id())},
+              {"attempt", TextOrNull(attempt.attempt())},
+              {"planned_bytes", attempt.planned_bytes()},
+              {"written_bytes", attempt.written_bytes()},
+              {"rate_bytes", std::move(rate)},
+              {"left_s", std::move(left)}};
+}
+
 }  // namespace
 
 std::string ListJson(const v1::ListReply& reply) {
@@ -269,15 +293,35 @@ std::string HealthJson(bool serving) {
   return Document(Json{{"state", serving ? "serving" : "not_serving"}});
 }
 
-std::string StatusJson(const v1::StatusReply& reply, bool one_line) {
-  return Document(Json{{"daemon", DaemonObject(reply.daemon())},
-                       {"memory", MemoryObject(reply.memory())},
-                       {"roots", Each(reply.roots(), RootObject)},
-                       {"sessions", Each(reply.sessions(), SessionObject)},
-                       {"attempts", Each(reply.attempts(), AttemptObject)},
-                       {"loads", Each(reply.loads(), LoadObject)},
-                       {"failures", Each(reply.failures(), AttemptObject)}},
-                  one_line);
+std::string DoctorJson(const std::vector<HostCheck>& checks) {
+  return Document(Json{{"checks", Each(checks, [](const HostCheck& check) {
+                          return Json{{"name", check.name},
+                                      {"ok", check.ok},
+                                      {"value", check.value},
+                                      {"advice", TextOrNull(check.advice)},
+                                      {"needed", check.needed}};
+                        })}});
+}
+
+std::string StatusJson(const v1::StatusReply& reply) { return Document(StatusObject(reply)); }
+
+std::string WatchJson(const v1::StatusReply& reply, const std::vector<Progress>& progress) {
+  Json json = StatusObject(reply);
+  json["progress"] = Json::array();
+  for (int i = 0; i < reply.attempts_size(); ++i) {
+    json["progress"].push_back(ProgressObject(reply.attempts(i), progress[i]));
+  }
+  json["away"] = nullptr;
+  return Document(json, /*one_line=*/true);
+}
+
+std::string AwayJson(absl::string_view why) {
+  Json json = StatusObject(v1::StatusReply());
+  json["daemon"] = nullptr;
+  json["memory"] = nullptr;
+  json["progress"] = Json::array();
+  json["away"] = std::string(why);
+  return Document(json, /*one_line=*/true);
 }
 
 std::string VersionJson(const v1::VersionReply& own, const v1::VersionReply* daemon) {

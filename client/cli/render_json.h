@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "client/cli/host_check.h"
+#include "client/cli/progress.h"
 #include "proto/ckptd/v1/admin.pb.h"
 #include "proto/ckptd/v1/checkpoint.pb.h"
 #include "proto/ckptd/v1/types.pb.h"
@@ -22,9 +24,14 @@ std::string DescribeJson(const v1::DescribeReply& reply);
 std::string VerifyJson(const std::vector<v1::VerifyReply>& replies);
 std::string DeletedJson(const v1::DeleteReply& reply);
 std::string HealthJson(bool serving);
+std::string DoctorJson(const std::vector<HostCheck>& checks);
 
-// `one_line` for a sequence of documents.
-std::string StatusJson(const v1::StatusReply& reply, bool one_line);
+std::string StatusJson(const v1::StatusReply& reply);
+
+// One line each, of the same fields: a status with the progress of its attempts, or why there is
+// none.
+std::string WatchJson(const v1::StatusReply& reply, const std::vector<Progress>& progress);
+std::string AwayJson(absl::string_view why);
 
 // `daemon` may be null: there is none.
 std::string VersionJson(const v1::VersionReply& own, const v1::VersionReply* daemon);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "client/cli/table.h"
 #include "storage/base/units.h"
 #include "storage/plan/box.h"
@@ -214,6 +216,65 @@ std::string HeadText(const v1::StatusReply& reply) {
   return text;
 }
 
+// A line for each job: thousands of ranks are no reason for more.
+std::string SessionsText(const v1::StatusReply& reply) {
+  struct Job {
+    uint64_t arena_bytes = 0;
+    uint32_t alive = 0;
+    uint32_t world_size = 0;
+    std::vector<uint32_t> lost;
+  };
+  std::map<std::pair<std::string, std::string>, Job> jobs;
+  for (const v1::SessionStatus& session : reply.sessions()) {
+    Job& job = jobs[{session.job(), session.incarnation()}];
+    job.arena_bytes += session.arena_bytes();
+    job.world_size = session.world_size();
+    if (session.state() == "alive") {
+      ++job.alive;
+    } else {
+      job.lost.push_back(session.rank());
+    }
+  }
+  if (jobs.empty()) return "";
+  Table table({"SESSIONS", ">ALIVE", ">OF", ">ARENAS", "LOST RANKS"});
+  for (const auto& [key, job] : jobs) {
+    table.Add({key.first, absl::StrCat(job.alive), absl::StrCat(job.world_size),
+               HumanSize(job.arena_bytes), job.lost.empty() ? "-" : absl::StrJoin(job.lost, " ")});
+  }
+  return absl::StrCat("\n", table.Text(2));
+}
+
+std::string RateText(const Progress& progress) {
+  if (!progress.bytes_per_s) return "-";
+  return absl::StrCat(HumanSize(static_cast<uint64_t>(*progress.bytes_per_s)), "/s");
+}
+
+std::string InFlightRows(const v1::StatusReply& reply, absl::Time now,
+                         const std::vector<Progress>* progress) {
+  if (progress == nullptr) return AttemptRows(reply.attempts(), now);
+  Table table(
+      {"JOB", "ID", ">STEP", "STATE", ">AGE", ">WRITTEN", ">OF", ">RATE", ">LEFT", "DETAIL"});
+  for (int i = 0; i < reply.attempts_size(); ++i) {
+    const v1::Attempt& attempt = reply.attempts(i);
+    const Progress& own = (*progress)[i];
+    table.Add({attempt.job(), Id(attempt), Step(attempt), attempt.state(), AttemptAge(attempt, now),
+               HumanSize(attempt.written_bytes()), HumanSize(attempt.planned_bytes()),
+               RateText(own), own.left ? HumanAge(*own.left) : "-", AttemptDetail(attempt)});
+  }
+  return table.Text(2);
+}
+
+std::string FailuresText(const v1::StatusReply& reply, absl::Time now) {
+  constexpr int kShown = 5;
+  int count = reply.failures_size();
+  if (count == 0) return "";
+  int hidden = std::max(0, count - kShown);
+  std::vector<v1::Attempt> shown(reply.failures().begin() + hidden, reply.failures().end());
+  return absl::StrCat(
+      "\nfailed", hidden == 0 ? "" : absl::StrCat(" (and ", hidden, " before: ckptctl list --all)"),
+      "\n", AttemptRows(shown, now));
+}
+
 }  // namespace
 
 std::string HumanAge(absl::Duration age) {
@@ -292,7 +353,6 @@ std::string DescribeText(const v1::DescribeReply& reply) {
 }
 
 std::string VerifyText(const std::vector<v1::VerifyReply>& replies) {
-  if (replies.empty()) return "nothing there to verify\n";
   std::string text;
   for (const v1::VerifyReply& reply : replies) {
     absl::StrAppend(&text, reply.ok() ? "ok       " : "DAMAGED  ", Printable(reply.id()), "  (job ",
@@ -310,7 +370,21 @@ std::string VerifyText(const std::vector<v1::VerifyReply>& replies) {
   return text;
 }
 
-std::string StatusText(const v1::StatusReply& reply, absl::Time now) {
+std::string DoctorText(const std::vector<HostCheck>& checks) {
+  std::string text;
+  for (const HostCheck& check : checks) {
+    const char* verdict = check.ok ? "ok" : check.needed ? "MISSING" : "without";
+    absl::StrAppendFormat(&text, "%-7s  %-13s  %s\n", verdict, check.name, Printable(check.value));
+    if (check.advice.empty()) continue;
+    for (absl::string_view part : absl::StrSplit(check.advice, "; ")) {
+      absl::StrAppendFormat(&text, "%25s- %s\n", "", Printable(part));
+    }
+  }
+  return text;
+}
+
+std::string StatusText(const v1::StatusReply& reply, absl::Time now,
+                       const std::vector<Progress>* progress) {
   std::string text = HeadText(reply);
   Table roots({"ROOT", "STATE", "PATH", "FILE SYSTEM", ">FREE", "I/O"});
   for (const v1::RootStatus& root : reply.roots()) {
@@ -321,14 +395,9 @@ std::string StatusText(const v1::StatusReply& reply, absl::Time now) {
          root.has_free_bytes() ? HumanSize(root.free_bytes()) : "-", IoText(root)});
   }
   if (!roots.empty()) absl::StrAppend(&text, "\n", roots.Text(2));
-  Table sessions({"SESSION", ">RANK", ">PID", ">ARENA", "STATE"});
-  for (const v1::SessionStatus& session : reply.sessions()) {
-    sessions.Add({session.job(), absl::StrCat(session.rank(), "/", session.world_size()),
-                  absl::StrCat(session.pid()), HumanSize(session.arena_bytes()), session.state()});
-  }
-  if (!sessions.empty()) absl::StrAppend(&text, "\n", sessions.Text(2));
+  absl::StrAppend(&text, SessionsText(reply));
   if (!reply.attempts().empty()) {
-    absl::StrAppend(&text, "\nin flight\n", AttemptRows(reply.attempts(), now));
+    absl::StrAppend(&text, "\nin flight\n", InFlightRows(reply, now, progress));
   }
   Table loads({"LOAD", "ID", ">RANK", ">DONE", ">TOTAL"});
   for (const v1::LoadStatus& load : reply.loads()) {
@@ -336,9 +405,7 @@ std::string StatusText(const v1::StatusReply& reply, absl::Time now) {
                HumanSize(load.total_bytes())});
   }
   if (!loads.empty()) absl::StrAppend(&text, "\n", loads.Text(2));
-  if (!reply.failures().empty()) {
-    absl::StrAppend(&text, "\nfailed\n", AttemptRows(reply.failures(), now));
-  }
+  absl::StrAppend(&text, FailuresText(reply, now));
   return text;
 }
 

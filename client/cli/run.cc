@@ -5,25 +5,28 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/cli/daemon_source.h"
+#include "client/cli/doctor.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/folder_source.h"
 #include "client/cli/render_json.h"
 #include "client/cli/render_text.h"
+#include "client/cli/watch.h"
 #include "proto/ckptd/version.h"
 #include "storage/base/clock.h"
 #include "storage/base/status.h"
+#include "storage/base/units.h"
 
 namespace ckptd {
 namespace {
 
-constexpr absl::Duration kWatchPeriod = absl::Seconds(1);
+constexpr absl::Duration kWatchTimeout = absl::Seconds(2);
 constexpr absl::Duration kHealthPeriod = absl::Milliseconds(100);
 constexpr absl::Duration kVersionTimeout = absl::Seconds(2);
-constexpr char kClearScreen[] = "\x1b[H\x1b[2J";
 
 // How a verb ended.
 struct End {
@@ -36,10 +39,14 @@ struct End {
 
 absl::Time Now() { return SystemClock().Wall(); }
 
-absl::StatusOr<std::unique_ptr<DaemonSource>> Daemon(const Options& options) {
+DaemonSource::Options DaemonOptions(const Options& options) {
   DaemonSource::Options daemon{options.socket, options.socket_origin, options.timeout};
   if (options.timeout_given) daemon.verify_timeout = options.timeout;
-  return DaemonSource::Connect(daemon);
+  return daemon;
+}
+
+absl::StatusOr<std::unique_ptr<DaemonSource>> Daemon(const Options& options) {
+  return DaemonSource::Connect(DaemonOptions(options));
 }
 
 // What verbs that need no daemon read.
@@ -85,6 +92,7 @@ End Describe(const Options& options, Terminal& terminal) {
 End Verify(const Options& options, Terminal& terminal) {
   ASSIGN_OR_RETURN(std::unique_ptr<Source> source, AnySource(options));
   ASSIGN_OR_RETURN(std::vector<v1::VerifyReply> replies, source->Verify(options.job, options.ids));
+  if (replies.empty()) terminal.err << "ckptctl: nothing to verify\n";
   terminal.out << (options.json ? VerifyJson(replies) : VerifyText(replies));
   if (auto* folder = dynamic_cast<FolderSource*>(source.get())) {
     for (const std::string& warning : folder->warnings()) {
@@ -100,31 +108,62 @@ End Verify(const Options& options, Terminal& terminal) {
 }
 
 End Status(const Options& options, Terminal& terminal) {
-  ASSIGN_OR_RETURN(std::unique_ptr<DaemonSource> daemon, Daemon(options));
-  for (;;) {
-    ASSIGN_OR_RETURN(v1::StatusReply reply, daemon->Status());
-    if (options.json) {
-      terminal.out << StatusJson(reply, options.watch);
-    } else {
-      if (options.watch && terminal.screen) terminal.out << kClearScreen;
-      terminal.out << StatusText(reply, Now());
-    }
-    terminal.out.flush();
-    if (!options.watch || !terminal.out) return absl::OkStatus();
-    absl::SleepFor(kWatchPeriod);
+  if (options.watch) {
+    DaemonSource::Options daemon = DaemonOptions(options);
+    if (!options.timeout_given) daemon.timeout = kWatchTimeout;
+    return WatchStatus(daemon, options.json, terminal);
   }
+  ASSIGN_OR_RETURN(std::unique_ptr<DaemonSource> daemon, Daemon(options));
+  ASSIGN_OR_RETURN(v1::StatusReply reply, daemon->Status());
+  terminal.out << (options.json ? StatusJson(reply) : StatusText(reply, Now()));
+  return absl::OkStatus();
+}
+
+// What has become of a save that was waited for in vain, and what it was waited for.
+absl::Status NotReached(const Options& options, const absl::Status& timeout) {
+  const std::string& id = options.ids.front();
+  std::string what = absl::StrCat("\"", id, "\" was not ", options.state, " within ",
+                                  ckptd::FormatDuration(options.timeout));
+  Options quick = options;
+  quick.timeout = kVersionTimeout;
+  absl::StatusOr<std::unique_ptr<DaemonSource>> daemon = Daemon(quick);
+  absl::StatusOr<v1::StatusReply> reply = timeout;
+  if (daemon.ok()) reply = (*daemon)->Status();
+  if (!reply.ok()) {
+    return absl::DeadlineExceededError(absl::StrCat(what, ": ", reply.status().message()));
+  }
+  for (const v1::Attempt& attempt : reply->attempts()) {
+    if (attempt.checkpoint_id() != id) continue;
+    if (!options.job.empty() && attempt.job() != options.job) continue;
+    std::string detail = AttemptDetail(attempt);
+    return absl::DeadlineExceededError(absl::StrCat(
+        what, ": it is ", attempt.state(), detail.empty() ? "" : absl::StrCat(", ", detail)));
+  }
+  return absl::DeadlineExceededError(absl::StrCat(what, ": it is not in flight any more"));
 }
 
 End Wait(const Options& options, Terminal& terminal) {
   ASSIGN_OR_RETURN(std::unique_ptr<DaemonSource> daemon, Daemon(options));
-  ASSIGN_OR_RETURN(v1::Attempt attempt,
-                   daemon->Wait(options.job, options.ids.front(), options.state));
+  absl::StatusOr<v1::Attempt> reached =
+      daemon->Wait(options.job, options.ids.front(), options.state);
+  if (absl::IsDeadlineExceeded(reached.status())) return NotReached(options, reached.status());
+  ASSIGN_OR_RETURN(v1::Attempt attempt, std::move(reached));
   v1::ShowReply shown;
   *shown.mutable_attempt() = attempt;
   terminal.out << (options.json ? AttemptJson(attempt) : ShowText(shown, Now()));
   if (attempt.state() != "failed" && attempt.state() != "unknown") return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(options.ids.front(), " is ", attempt.state(), ": ", AttemptDetail(attempt)));
+}
+
+End RunDoctor(const Options& options, Terminal& terminal) {
+  std::vector<HostCheck> checks = Doctor({options.root, options.socket, options.timeout});
+  terminal.out << (options.json ? DoctorJson(checks) : DoctorText(checks));
+  std::vector<std::string> missing = MissingNeeds(checks);
+  if (missing.empty()) return absl::OkStatus();
+  return {absl::FailedPreconditionError(
+              absl::StrCat("missing, and needed: ", absl::StrJoin(missing, " "))),
+          kExitFailed};
 }
 
 absl::Status Confirm(const Options& options, Terminal& terminal) {
@@ -139,12 +178,18 @@ absl::Status Confirm(const Options& options, Terminal& terminal) {
   return absl::CancelledError("nothing is deleted");
 }
 
+// Which of the two: the newest, which is held back, or one that is not there yet.
+bool IsInFlight(const absl::Status& refused) {
+  return absl::StrContains(refused.message(), "not committed yet");
+}
+
 End Delete(const Options& options, Terminal& terminal) {
   ASSIGN_OR_RETURN(std::unique_ptr<DaemonSource> daemon, Daemon(options));
   RETURN_IF_ERROR(Confirm(options, terminal));
   absl::StatusOr<v1::DeleteReply> reply =
       daemon->Delete(options.job, options.ids, options.allow_newest);
-  if (absl::IsFailedPrecondition(reply.status())) return {reply.status(), kExitHeld};
+  if (absl::IsFailedPrecondition(reply.status()) && !IsInFlight(reply.status()))
+    return {reply.status(), kExitHeld};
   if (!reply.ok()) return reply.status();
   if (options.json) {
     terminal.out << DeletedJson(*reply);
@@ -221,6 +266,8 @@ End RunVerb(const Options& options, Terminal& terminal) {
       return Delete(options, terminal);
     case Verb::kHealth:
       return Health(options, terminal);
+    case Verb::kDoctor:
+      return RunDoctor(options, terminal);
     case Verb::kVersion:
       return Version(options, terminal);
   }

@@ -2,21 +2,13 @@
 #ifndef CKPTD_CLIENT_CLI_RUN_H_
 #define CKPTD_CLIENT_CLI_RUN_H_
 
-#include <istream>
 #include <ostream>
 
 #include "absl/status/status.h"
 #include "client/cli/options.h"
+#include "client/cli/terminal.h"
 
 namespace ckptd {
-
-struct Terminal {
-  std::istream& in;
-  std::ostream& out;
-  std::ostream& err;
-  bool interactive = false;  // Someone can be asked.
-  bool screen = false;       // `out` can be redrawn.
-};
 
 // Returns the exit code; what failed is on `terminal.err`.
 int Run(const Options& options, Terminal& terminal);

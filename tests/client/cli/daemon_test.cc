@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,7 @@ class Admin : public v1::AdminService::Service {
   grpc::Status Status(grpc::ServerContext*, const v1::StatusRequest*,
                       v1::StatusReply* reply) override {
     reply->mutable_daemon()->set_node("a");
+    *reply->add_attempts() = script_.attempt;
     return script_.status;
   }
   grpc::Status Verify(grpc::ServerContext*, const v1::VerifyRequest* request,
@@ -139,6 +141,9 @@ class Daemon : public testing::Test {
     ASSERT_NE(::mkdtemp(path), nullptr);
     folder_ = path;
     socket_ = folder_ + "/s";
+    Listen();
+  }
+  void Listen() {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
     builder.AddListeningPort("unix:" + socket_, grpc::InsecureServerCredentials());
@@ -235,8 +240,13 @@ TEST_F(Daemon, AFailedWaitShowsTheAttemptAndIsSeven) {
 
 TEST_F(Daemon, AWaitEndsWithItsTimeout) {
   script_.attempt.set_state("staging");
-  ToolResult result = Tool({"--timeout", "100ms", "wait", "step-1"});
+  script_.attempt.set_checkpoint_id("step-1");
+  script_.attempt.set_planned_bytes(100);
+  script_.attempt.set_staged_bytes(24);
+  ToolResult result = Tool({"--timeout", "100ms", "wait", "step-1", "--for", "durable"});
   EXPECT_EQ(result.exit_code, kExitTimeout);
+  EXPECT_THAT(result.err,
+              HasSubstr("\"step-1\" was not durable within 100ms: it is staging, staged 24%"));
 }
 
 TEST_F(Daemon, AnInterruptedWaitIs130) {
@@ -280,6 +290,45 @@ TEST_F(Daemon, AWatchIsOneDocumentALine) {
   ToolResult result = tool.Wait();
   EXPECT_EQ(result.exit_code, kExitInterrupted);
   EXPECT_EQ(Json::parse(result.out.substr(0, result.out.find('\n')))["daemon"]["node"], "a");
+}
+
+TEST_F(Daemon, AWatchOutlivesTheDaemon) {
+  auto lines = [](const RunningTool& tool) {
+    std::vector<Json> parsed;
+    std::istringstream text(tool.OutSoFar());
+    for (std::string line; std::getline(text, line) && !text.eof();) {
+      parsed.push_back(Json::parse(line));
+    }
+    return parsed;
+  };
+  auto await = [&](const RunningTool& tool, size_t from, bool away) {
+    for (int i = 0; i < 6000; ++i) {
+      std::vector<Json> seen = lines(tool);
+      for (size_t at = from; at < seen.size(); ++at) {
+        if (seen[at]["away"].is_null() != away) return at;
+      }
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    ADD_FAILURE() << "the watch does not see it";
+    return from;
+  };
+  RunningTool tool({"--socket", socket_, "status", "--watch", "-o", "json"}, {});
+  size_t at = await(tool, 0, false);
+  server_.reset();
+  at = await(tool, at, true);
+  EXPECT_THAT(lines(tool)[at]["away"].get<std::string>(), HasSubstr(socket_));
+  Listen();
+  at = await(tool, at, false);
+  EXPECT_EQ(lines(tool)[at]["daemon"]["node"], "a");
+  ::kill(tool.pid(), SIGINT);
+  EXPECT_EQ(tool.Wait().exit_code, kExitInterrupted);
+}
+
+TEST_F(Daemon, AWatchEndsIfItIsRefused) {
+  script_.status = grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "because");
+  ToolResult result = Tool({"status", "--watch"});
+  EXPECT_EQ(result.exit_code, kExitPermission);
+  EXPECT_THAT(result.err, HasSubstr("because"));
 }
 
 TEST_F(Daemon, ASocketThatNobodyAnswersIsFourAndNamed) {

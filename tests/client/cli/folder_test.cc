@@ -248,6 +248,28 @@ TEST_F(Folder, AFolderThatIsMissingOrNotOursIsNoReasonToFail) {
   EXPECT_EQ(Answer({"list", "--all"})["checkpoints"].size(), 0u);
 }
 
+TEST_F(Folder, AFolderInsideARootIsNamedAsSuch) {
+  Fill();
+  std::string job = absl::StrCat(root(), "/", Record("step-1", 1).job);
+  for (const std::string& inside :
+       {job, absl::StrCat(job, "/checkpoints"), absl::StrCat(job, "/checkpoints/step-1")}) {
+    for (const char* verb : {"list", "latest", "verify"}) {
+      ToolResult result = RunTool({"--root", inside, verb});
+      EXPECT_EQ(result.exit_code, kExitNothingThere) << inside << " " << verb;
+      EXPECT_THAT(result.err, HasSubstr(absl::StrCat("try --root ", root(), "\n"))) << inside;
+      EXPECT_EQ(result.out, "");
+    }
+  }
+}
+
+TEST_F(Folder, NothingToVerifyIsSaidAndFine) {
+  ToolResult all = Tool({"verify", "--all"});
+  EXPECT_EQ(all.exit_code, kExitOk);
+  EXPECT_THAT(all.err, HasSubstr("nothing to verify"));
+  EXPECT_EQ(Json::parse(Tool({"verify", "-o", "json"}).out)["checked"], Json::array());
+  EXPECT_EQ(Tool({"verify", "step-1"}).exit_code, kExitNothingThere);
+}
+
 TEST_F(Folder, UsageErrorsAreUsageErrorsInJsonToo) {
   EXPECT_EQ(Error({"status"}, kExitUsage)["code"], "INVALID_ARGUMENT");
   EXPECT_EQ(Error({"lst"}, kExitUsage)["code"], "INVALID_ARGUMENT");

@@ -101,6 +101,23 @@ TEST(Options, WrongCommandLinesAreRefused) {
   EXPECT_THAT(ErrorOf({"verify", "x", "--all"}), HasSubstr("excludes"));
 }
 
+TEST(Options, AVerbThatIsNearlyOneIsSuggested) {
+  EXPECT_THAT(ErrorOf({"stauts"}), HasSubstr("did you mean status?"));
+  EXPECT_THAT(ErrorOf({"restore"}),
+              AllOf(HasSubstr("the verbs are"), testing::Not(HasSubstr("did you mean"))));
+}
+
+TEST(Options, TheDoctorHasARootAndASocket) {
+  Options options = MustParse({"doctor"});
+  EXPECT_EQ(options.root, "/var/lib/ckptd");
+  EXPECT_EQ(options.socket, "/run/ckptd/ckptd.sock");
+  options = MustParse({"doctor", "--root", "/r/", "--socket", "/s"});
+  EXPECT_EQ(options.root, "/r");
+  EXPECT_EQ(options.socket, "/s");
+  auto homeless = ParseOptions({"doctor"}, {}, 1000);
+  EXPECT_THAT(std::string(homeless.status().message()), HasSubstr("--root"));
+}
+
 TEST(Options, IdsAreTakenAsTheyAre) {
   EXPECT_THAT(MustParse({"delete", "list", "[a,b]", "c,d", "--yes"}).ids,
               ElementsAre("list", "[a,b]", "c,d"));
@@ -110,7 +127,7 @@ TEST(Options, IdsAreTakenAsTheyAre) {
 
 TEST(Options, EveryVerbHasHelpWithAnExample) {
   for (const char* verb : {"list", "status", "show", "describe", "verify", "latest", "wait",
-                           "delete", "health", "version"}) {
+                           "delete", "health", "doctor", "version"}) {
     EXPECT_THAT(HelpOf({verb, "--help"}),
                 AllOf(HasSubstr("Example: ckptctl"), HasSubstr(std::string("ckptctl ") + verb)));
     EXPECT_THAT(HelpOf({"--help"}), HasSubstr(verb));

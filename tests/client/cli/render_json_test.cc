@@ -198,6 +198,36 @@ TEST(RenderJson, ADescriptionHasTensorsAndItems) {
   EXPECT_TRUE(json["items"][3]["value"].is_null());
 }
 
+TEST(RenderJson, AWatchIsAStatusALineWithProgressOrTheReasonForNone) {
+  v1::StatusReply reply;
+  *reply.add_attempts() = SomeAttempt();
+  *reply.add_attempts() = SomeAttempt();
+  std::string text =
+      WatchJson(reply, {Progress{}, Progress{.bytes_per_s = 1000, .left = absl::Seconds(1.5)}});
+  EXPECT_EQ(text.find('\n'), text.size() - 1);
+  Json json = Json::parse(text);
+  EXPECT_TRUE(json["away"].is_null());
+  EXPECT_THAT(Keys(json["progress"][0]), ElementsAre("job", "id", "attempt", "planned_bytes",
+                                                     "written_bytes", "rate_bytes", "left_s"));
+  EXPECT_TRUE(json["progress"][0]["rate_bytes"].is_null());
+  EXPECT_TRUE(json["progress"][0]["left_s"].is_null());
+  EXPECT_EQ(json["progress"][1]["rate_bytes"], 1000);
+  EXPECT_EQ(json["progress"][1]["left_s"], 1.5);
+  Json away = Json::parse(AwayJson("nobody there"));
+  EXPECT_EQ(Keys(away), Keys(json));
+  EXPECT_EQ(away["away"], "nobody there");
+  EXPECT_TRUE(away["daemon"].is_null());
+}
+
+TEST(RenderJson, AChecksAdviceIsNullIfThereIsNone) {
+  Json json = Json::parse(DoctorJson({{.name = "rename", .needed = true, .ok = true, .value = "v"},
+                                      {.name = "io_uring", .value = "w", .advice = "a"}}));
+  EXPECT_THAT(Keys(json["checks"][0]), ElementsAre("name", "ok", "value", "advice", "needed"));
+  EXPECT_TRUE(json["checks"][0]["advice"].is_null());
+  EXPECT_EQ(json["checks"][1]["advice"], "a");
+  EXPECT_EQ(json["checks"][1]["ok"], false);
+}
+
 TEST(RenderJson, TheStatusHasTheDocumentedFields) {
   v1::StatusReply reply;
   reply.add_roots();
@@ -205,9 +235,7 @@ TEST(RenderJson, TheStatusHasTheDocumentedFields) {
   reply.add_loads();
   *reply.add_attempts() = SomeAttempt();
   *reply.add_failures() = SomeAttempt();
-  std::string text = StatusJson(reply, /*one_line=*/true);
-  EXPECT_EQ(text.find('\n'), text.size() - 1);
-  Json json = Json::parse(text);
+  Json json = Json::parse(StatusJson(reply));
   EXPECT_THAT(Keys(json), ElementsAre("daemon", "memory", "roots", "sessions", "attempts", "loads",
                                       "failures"));
   EXPECT_THAT(Keys(json["daemon"]), ElementsAre("version", "pid", "uid", "node", "socket", "listen",

@@ -1,6 +1,8 @@
 #include "client/cli/render_text.h"
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -8,6 +10,8 @@
 namespace ckptd {
 namespace {
 
+using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -99,6 +103,50 @@ TEST(RenderText, StatusHasItsPartsOnlyIfThereIsSomething) {
   reply.mutable_memory()->add_warnings("little memory");
   EXPECT_THAT(StatusText(reply, kNow), HasSubstr("in flight"));
   EXPECT_THAT(StatusText(reply, kNow), HasSubstr("warning: little memory"));
+}
+
+TEST(RenderText, SessionsAreALineForEachJob) {
+  v1::StatusReply reply;
+  for (uint32_t rank = 0; rank < 1000; ++rank) {
+    v1::SessionStatus& session = *reply.add_sessions();
+    session.set_job("llm");
+    session.set_rank(rank);
+    session.set_world_size(1000);
+    session.set_state(rank == 7 ? "lost" : "alive");
+  }
+  std::string text = StatusText(reply, kNow);
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 10) << text;
+  EXPECT_THAT(text, ContainsRegex("llm +999 +1000 +0 B +7"));
+}
+
+TEST(RenderText, FailuresAreTheNewestFive) {
+  v1::StatusReply reply;
+  for (uint64_t i = 1; i <= 8; ++i) {
+    *reply.add_failures() = SomeAttempt(i, "failed");
+    reply.mutable_failures()->rbegin()->set_checkpoint_id("id-" + std::to_string(i));
+  }
+  std::string text = StatusText(reply, kNow);
+  EXPECT_THAT(text, AllOf(HasSubstr("and 3 before"), HasSubstr("id-4"), HasSubstr("id-8"),
+                          Not(HasSubstr("id-3"))));
+}
+
+TEST(RenderText, AWatchShowsRateAndTimeToGo) {
+  v1::StatusReply reply;
+  *reply.add_attempts() = SomeAttempt(2, "writing");
+  std::vector<Progress> unknown(1);
+  EXPECT_THAT(StatusText(reply, kNow, &unknown), ContainsRegex("RATE +LEFT"));
+  EXPECT_THAT(StatusText(reply, kNow, &unknown), ContainsRegex(" - +- "));
+  std::vector<Progress> known = {{.bytes_per_s = 1 << 20, .left = absl::Seconds(7)}};
+  EXPECT_THAT(StatusText(reply, kNow, &known), ContainsRegex("1 MiB/s +7s"));
+}
+
+TEST(RenderText, AMissingNeedStandsOut) {
+  std::string text =
+      DoctorText({{.name = "locks", .needed = true, .value = "none", .advice = "a; b"},
+                  {.name = "io_uring", .value = "no"},
+                  {.name = "fsync", .needed = true, .ok = true}});
+  EXPECT_THAT(text, AllOf(HasSubstr("MISSING  locks"), HasSubstr("- a\n"), HasSubstr("- b\n"),
+                          HasSubstr("without  io_uring"), HasSubstr("ok       fsync")));
 }
 
 TEST(RenderText, AgesAreShort) {

@@ -1,0 +1,39 @@
+#include "storage/base/nearest.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ckptd {
+namespace {
+
+// Levenshtein's distance, one row at a time.
+size_t Edits(absl::string_view from, absl::string_view to) {
+  std::vector<size_t> row(to.size() + 1);
+  for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (size_t i = 0; i < from.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < to.size(); ++j) {
+      size_t replaced = diagonal + (from[i] == to[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string Nearest(absl::string_view name, const std::vector<std::string>& candidates) {
+  std::string best;
+  size_t best_edits = std::max<size_t>(2, name.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    // As many edits as there are characters make anything of anything.
+    size_t edits = Edits(name, candidate);
+    if (edits >= best_edits || edits >= name.size()) continue;
+    best_edits = edits;
+    best = candidate;
+  }
+  return best;
+}
+
+}  // namespace ckptd
