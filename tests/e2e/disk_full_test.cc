@@ -15,11 +15,12 @@ namespace {
 // A file system of 64 MiB at the site's root.
 class SmallRoot {
  public:
-  explicit SmallRoot(const TestSite& site) : path_(site.root()) {
+  explicit SmallRoot(const TestSite& site) : site_(site), path_(site.root()) {
     mkdir(path_.c_str(), 0755);
     mounted_ = mount("ckptd-test", path_.c_str(), "tmpfs", 0, "size=64m") == 0;
   }
   ~SmallRoot() {
+    site_.CheckForeignFiles();
     if (mounted_) umount2(path_.c_str(), MNT_DETACH);
   }
   bool mounted() const { return mounted_; }
@@ -30,6 +31,7 @@ class SmallRoot {
   }
 
  private:
+  const TestSite& site_;
   const std::string path_;
   bool mounted_ = false;
 };
@@ -84,6 +86,63 @@ TEST(FullDisk, ADiskThatFillsUpLateFailsTheSaveAndGivesItsSpaceBack) {
   ASSERT_TRUE(rank.Ok("save two 2"));
   EXPECT_EQ(rank.AwaitOutcome("two")["event"], "committed");
   EXPECT_TRUE(daemon.process().Running());
+}
+
+TEST(FullDisk, WhatWasDeletedGivesWayToASaveBeforeItsGraceIsOver) {
+  TestSite site;
+  SmallRoot root(site);
+  if (!root.mounted()) GTEST_SKIP() << "needs to mount a file system";
+  TestDaemon daemon(site, {.flags = {"--trash-grace", "1h"}});
+  TestTrainer rank(site, {"--rank", "0", "--world-size", "1", "--tensor", "w:uint8:20971520"});
+  for (const char* step : {"1", "2", "3"}) {
+    ASSERT_TRUE(rank.Ok(std::string("fill ") + step));
+    ASSERT_TRUE(rank.Ok(std::string("save step-") + step + " " + step));
+    ASSERT_EQ(rank.AwaitOutcome(std::string("step-") + step)["event"], "committed");
+  }
+  EXPECT_EQ(rank.Do("save step-4 4")["code"], "RESOURCE_EXHAUSTED");
+  EXPECT_EQ(Ckptctl(site, {"delete", "step-1", "step-2", "--yes"}).exit_code, 0);
+  EXPECT_LT(root.FreeBytes(), 20u << 20) << "their grace is not over";
+  ASSERT_TRUE(rank.Ok("fill 5"));
+  ASSERT_TRUE(rank.Ok("save step-5 5"));
+  EXPECT_EQ(rank.AwaitOutcome("step-5")["event"], "committed");
+  EXPECT_EQ(ListedIds(site), (std::vector<std::string>{"step-3", "step-5"}));
+  EXPECT_EQ(Ckptctl(site, {"verify", "--all"}).exit_code, 0);
+}
+
+TEST(FullDisk, IsForetoldWhileTwoCheckpointsStillFit) {
+  TestSite site;
+  SmallRoot root(site);
+  if (!root.mounted()) GTEST_SKIP() << "needs to mount a file system";
+  TestDaemon daemon(site, {.flags = {"--trash-grace", "0s"}});
+  TestTrainer rank(site, {"--rank", "0", "--world-size", "1", "--tensor", "w:uint8:20971520"});
+  const auto status = [&] { return Ckptctl(site, {"status"}).json["roots"][0]; };
+  ASSERT_TRUE(rank.Ok("save one 1"));
+  ASSERT_EQ(rank.AwaitOutcome("one")["event"], "committed");
+  ASSERT_TRUE(Eventually([&] { return status()["free_bytes"] < 50 << 20; }));
+  EXPECT_TRUE(status()["reason"].is_null()) << status();
+  ASSERT_TRUE(rank.Ok("save two 2"));
+  ASSERT_EQ(rank.AwaitOutcome("two")["event"], "committed");
+  EXPECT_TRUE(Eventually([&] { return !status()["reason"].is_null(); }));
+  EXPECT_EQ(status()["state"], "ok");
+  EXPECT_NE(daemon.Log().find("root.filling"), std::string::npos) << daemon.Log();
+  EXPECT_EQ(Ckptctl(site, {"delete", "one", "--yes"}).exit_code, 0);
+  EXPECT_TRUE(Eventually([&] { return status()["reason"].is_null(); })) << status();
+}
+
+TEST(FullDisk, ADaemonStartsWithoutAByteFree) {
+  TestSite site;
+  SmallRoot root(site);
+  if (!root.mounted()) GTEST_SKIP() << "needs to mount a file system";
+  WriteTextFile(site.root() + "/foreign", std::string(root.FreeBytes(), 'x'));
+  ASSERT_EQ(root.FreeBytes(), 0u);
+  TestDaemon daemon(site);
+  EXPECT_TRUE(daemon.ready()) << daemon.Log();
+  EXPECT_NE(daemon.Log().find("no room to write who holds it"), std::string::npos) << daemon.Log();
+  EXPECT_EQ(Ckptctl(site, {"status"}).json["roots"][0]["free_bytes"], 0);
+  // It is locked all the same.
+  TestDaemon second(site, {.socket = site.folder() + "/s2"});
+  EXPECT_FALSE(second.ready());
+  EXPECT_EQ(second.process().AwaitEnd(), 9);
 }
 
 }  // namespace

@@ -124,6 +124,7 @@ TestSite::TestSite() {
 }
 
 TestSite::~TestSite() {
+  CheckForeignFiles();
   std::error_code ignored;
   std::filesystem::remove_all(folder_, ignored);
 }
@@ -143,6 +144,7 @@ std::vector<Json> TestSite::FaultLog() const {
 
 TestDaemon::TestDaemon(const TestSite& site, const Options& options)
     : log_path_(absl::StrCat(site.folder(), "/", UniqueName("log-"))) {
+  site.PlantForeignFiles();
   std::vector<std::string> arguments = {options.faulty ? kFaultyDaemonBinary : kDaemonBinary,
                                         "--socket",
                                         options.socket.empty() ? site.socket() : options.socket,
@@ -298,6 +300,7 @@ CommandResult RunProgram(const std::vector<std::string>& arguments,
 }
 
 CommandResult Ckptctl(const TestSite& site, std::vector<std::string> arguments) {
+  if (NamesFlag(arguments, "delete")) site.PlantForeignFiles();
   const std::vector<std::string> first = {kCkptctlBinary, "--socket",  site.socket(), "-o",
                                           "json",         "--timeout", "30s"};
   arguments.insert(arguments.begin(), first.begin(), first.end());
@@ -322,9 +325,14 @@ std::vector<std::string> ListedIds(const TestSite& site, const std::string& job)
 std::map<std::string, std::string> ReadTree(const std::string& folder) {
   std::map<std::string, std::string> tree;
   std::error_code error;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, error)) {
-    const std::string name = entry.path().lexically_relative(folder).string();
-    tree[name] = entry.is_directory() ? "/" : ReadTextFile(entry.path().string());
+  std::filesystem::recursive_directory_iterator entry(folder, error);
+  for (; entry != end(entry); entry.increment(error)) {
+    if (ForeignFiles::IsOne(entry->path().filename().string())) {
+      entry.disable_recursion_pending();
+      continue;
+    }
+    const std::string name = entry->path().lexically_relative(folder).string();
+    tree[name] = entry->is_directory() ? "/" : ReadTextFile(entry->path().string());
   }
   EXPECT_FALSE(error) << folder << ": " << error.message();
   return tree;

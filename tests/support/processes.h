@@ -27,6 +27,7 @@
 
 #include "absl/time/time.h"
 #include "storage/base/unique_fd.h"
+#include "tests/support/foreign_files.h"
 
 namespace ckptd {
 
@@ -69,6 +70,9 @@ class ChildProcess {
 };
 
 // A folder below /tmp, short enough for sockets, with the places of a daemon in it.
+//
+// Before each start of a daemon on its root, and before each delete, somebody else's files are
+// planted in all folders of the root that exist by then; in the end they must be what they were.
 class TestSite {
  public:
   TestSite();
@@ -87,8 +91,13 @@ class TestSite {
   void SetFaults(const std::string& plan) const;
   std::vector<Json> FaultLog() const;  // What faulty daemons here have logged.
 
+  void PlantForeignFiles() const { foreign_.PlantInRoot(root()); }
+  // For a root that goes before the site does.
+  void CheckForeignFiles() const { foreign_.Check(); }
+
  private:
   std::string folder_;
+  mutable ForeignFiles foreign_;
 };
 
 // A daemon at the site's socket and root. The constructor returns once it is ready, or has ended.
@@ -174,6 +183,7 @@ CommandResult OfflineCkptctl(const TestSite& site, std::vector<std::string> argu
 std::vector<std::string> ListedIds(const TestSite& site, const std::string& job = "job");
 
 // Every file and folder below `folder`, by its path in it, with its content ("/" for a folder).
+// Without what the site has planted.
 std::map<std::string, std::string> ReadTree(const std::string& folder);
 
 inline constexpr char kDaemonBinary[] = "server/ckptd";
