@@ -143,7 +143,7 @@ class RunningDaemon : public Daemon {
     RETURN_IF_ERROR(PrepareRoot(root.path));
     ASSIGN_OR_RETURN(NodeLock lock, NodeLock::Acquire(root.path, options_.config.node));
     if (!lock.warning().empty())
-      logger_.Warning("node.unlocked", {{"root", root.label}, {"why", lock.warning()}});
+      logger_.Warning("node.lock", {{"root", root.label}, {"why", lock.warning()}});
     {
       std::lock_guard guard(node_locks_mutex_);
       node_locks_.push_back(std::move(lock));

@@ -56,6 +56,7 @@ std::string Holder(int fd) {
 struct Locked {
   UniqueFd fd;
   bool supported = true;
+  bool named = true;  // Its file says who holds it.
 };
 
 // `what` says what the lock stands for, in the error.
@@ -76,11 +77,14 @@ absl::StatusOr<Locked> Lock(const std::string& path, absl::string_view what) {
     break;
   }
   std::string holder = absl::StrCat(::getpid(), " ", HostName(), "\n");
-  if (::ftruncate(fd.get(), 0) != 0 ||
-      ::pwrite(fd.get(), holder.data(), holder.size(), 0) != static_cast<ssize_t>(holder.size())) {
+  errno = 0;
+  bool named = ::ftruncate(fd.get(), 0) == 0 && ::pwrite(fd.get(), holder.data(), holder.size(),
+                                                         0) == static_cast<ssize_t>(holder.size());
+  // The lock is what counts, and a full disk must not keep anybody from what is on it.
+  if (!named && errno != 0 && errno != ENOSPC && errno != EDQUOT && errno != EFBIG) {
     return ErrnoStatus(errno, absl::StrCat("write ", path));
   }
-  return Locked{std::move(fd), supported};
+  return Locked{std::move(fd), supported, named};
 }
 
 // Whoever owns the folder of a socket can put another one in its place: in /tmp that may be a
@@ -124,6 +128,8 @@ absl::StatusOr<NodeLock> NodeLock::Acquire(absl::string_view root, absl::string_
   if (!locked.supported) {
     warning = absl::StrCat("no locks on this file system, so a second daemon named ", node,
                            " would not be noticed: ", path);
+  } else if (!locked.named) {
+    warning = absl::StrCat("locked, but there is no room to write who holds it: ", path);
   }
   return NodeLock(std::move(locked.fd), std::move(warning));
 }

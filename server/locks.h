@@ -34,10 +34,11 @@ class SocketLock {
 class NodeLock {
  public:
   // `<root>/.ckptd/nodes/<node>.lock`, making the two folders where they are missing; `root`
-  // exists. Where the file system has no locks it succeeds with a warning.
+  // exists. Where the file system has no locks, or no room for the holder's name, it succeeds
+  // with a warning.
   static absl::StatusOr<NodeLock> Acquire(absl::string_view root, absl::string_view node);
 
-  const std::string& warning() const { return warning_; }  // Empty: it is locked.
+  const std::string& warning() const { return warning_; }
 
  private:
   NodeLock(UniqueFd fd, std::string warning) : fd_(std::move(fd)), warning_(std::move(warning)) {}
