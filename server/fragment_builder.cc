@@ -131,7 +131,8 @@ Fragment BuildFragment(const AttemptRecord& record, const std::string& node,
     written[rank] = save.ordinals;
   }
   Builder builder(record, node);
-  for (const auto& [rank, save] : ranks) builder.AddRank(save, Recorded(plans, written, rank));
+  OrdinalsByRank recorded = Recorded(plans, written);
+  for (const auto& [rank, save] : ranks) builder.AddRank(save, recorded[rank]);
   return builder.Finish();
 }
 

@@ -16,9 +16,53 @@ namespace {
 
 using Key = std::pair<std::string, std::optional<uint32_t>>;  // Name; rank, if rank-local.
 
+// The chunks of a tensor, found by the box that they hold. There may be as many as ranks, or more,
+// and a load asks for as many boxes.
 struct Tensor {
+  struct Place {
+    const StoredChunk* chunk = nullptr;
+    uint32_t file = 0;  // Its number.
+  };
+
   const StoredTensor* info = nullptr;
-  std::vector<std::pair<const StoredChunk*, uint32_t>> chunks;  // With the file's number.
+  std::vector<Place> chunks;  // Once indexed: by their begin along `dimension`.
+  size_t dimension = 0;
+  std::vector<uint64_t> reach;  // The furthest end, along it, of a chunk and those before.
+
+  uint64_t Begin(const Box& box) const { return box.offsets.empty() ? 0 : box.offsets[dimension]; }
+  uint64_t End(const Box& box) const {
+    return box.offsets.empty() ? 0 : box.offsets[dimension] + box.sizes[dimension];
+  }
+
+  // Along the dimension that is cut most often.
+  void Index() {
+    size_t most = 0;
+    for (size_t d = 0; d < info->shape.size(); ++d) {
+      std::set<uint64_t> begins;
+      for (const Place& place : chunks) begins.insert(place.chunk->box.offsets[d]);
+      if (begins.size() <= most) continue;
+      most = begins.size();
+      dimension = d;
+    }
+    std::stable_sort(chunks.begin(), chunks.end(), [this](const Place& a, const Place& b) {
+      return Begin(a.chunk->box) < Begin(b.chunk->box);
+    });
+    for (const Place& place : chunks)
+      reach.push_back(std::max(reach.empty() ? 0 : reach.back(), End(place.chunk->box)));
+  }
+
+  // The first chunk that holds all of the box; null if there is none.
+  const Place* Find(const Box& box) const {
+    const Place* found = nullptr;
+    auto after = std::upper_bound(
+        chunks.begin(), chunks.end(), Begin(box),
+        [this](uint64_t begin, const Place& place) { return begin < Begin(place.chunk->box); });
+    for (size_t i = after - chunks.begin(); i > 0 && reach[i - 1] >= End(box); --i) {
+      std::optional<Box> common = Intersect(chunks[i - 1].chunk->box, box);
+      if (common && *common == box) found = &chunks[i - 1];
+    }
+    return found;
+  }
 };
 
 class Planner {
@@ -32,7 +76,7 @@ class Planner {
         Tensor& tensor = tensors_[{stored.name, stored.rank_local}];
         tensor.info = &stored;
         for (const StoredChunk& chunk : stored.chunks)
-          tensor.chunks.emplace_back(&chunk, first_file + chunk.file);
+          tensor.chunks.push_back({&chunk, first_file + chunk.file});
       }
       for (const StoredItem& item : fragment.items) {
         if (item.rank_local && *item.rank_local != rank) continue;
@@ -41,6 +85,7 @@ class Planner {
                                                                     : "");
       }
     }
+    for (auto& [key, tensor] : tensors_) tensor.Index();
     needed_.resize(files_.size());
   }
 
@@ -90,13 +135,12 @@ class Planner {
     absl::Status inside = CheckInside(box, want.shape);
     if (!inside.ok()) return WithContext(inside, absl::StrCat("tensor \"", want.name, "\""));
     if (Elements(box.sizes) == 0) return absl::OkStatus();
-    for (const auto& [chunk, file] : tensor.chunks) {
-      std::optional<Box> common = Intersect(chunk->box, box);
-      if (!common || *common != box) continue;
-      plan_.pieces.push_back({index, box_index, chunk->box, file, chunk->file_offset_bytes});
-      ForEachRun(chunk->box, box, Info(want.dtype).size_bytes,
-                 [&, chunk = chunk, file = file](uint64_t at, uint64_t, uint64_t bytes) {
-                   Need(file, chunk->file_offset_bytes + at, bytes);
+    if (const Tensor::Place* place = tensor.Find(box)) {
+      const StoredChunk& chunk = *place->chunk;
+      plan_.pieces.push_back({index, box_index, chunk.box, place->file, chunk.file_offset_bytes});
+      ForEachRun(chunk.box, box, Info(want.dtype).size_bytes,
+                 [&](uint64_t at, uint64_t, uint64_t bytes) {
+                   Need(place->file, chunk.file_offset_bytes + at, bytes);
                  });
       return absl::OkStatus();
     }

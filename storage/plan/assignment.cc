@@ -323,24 +323,16 @@ absl::Status CheckComplete(const PlansByRank& plans, const OrdinalsByRank& writt
   return absl::OkStatus();
 }
 
-std::vector<uint32_t> Recorded(const PlansByRank& plans, const OrdinalsByRank& written,
-                               uint32_t rank) {
-  const auto own = written.find(rank);
-  if (own == written.end()) return {};
+OrdinalsByRank Recorded(const PlansByRank& plans, const OrdinalsByRank& written) {
+  OrdinalsByRank recorded;
   absl::flat_hash_set<ReplicaKey> lower;
-  for (const auto& [other, ordinals] : written) {
-    if (other >= rank) break;
-    const std::vector<PlanPart> parts = Parts(PlanOf(plans, other));
+  for (const auto& [rank, ordinals] : written) {
+    std::vector<uint32_t>& own = recorded[rank];
+    const std::vector<PlanPart> parts = Parts(PlanOf(plans, rank));
     for (uint32_t ordinal : ordinals) {
       const PlanPart& part = PartAt(parts, ordinal);
-      if (!IsRankLocal(part)) lower.insert(KeyOf(part));
+      if (IsRankLocal(part) || lower.insert(KeyOf(part)).second) own.push_back(ordinal);
     }
-  }
-  std::vector<uint32_t> recorded;
-  const std::vector<PlanPart> parts = Parts(PlanOf(plans, rank));
-  for (uint32_t ordinal : own->second) {
-    const PlanPart& part = PartAt(parts, ordinal);
-    if (IsRankLocal(part) || !lower.contains(KeyOf(part))) recorded.push_back(ordinal);
   }
   return recorded;
 }

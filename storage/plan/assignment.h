@@ -49,9 +49,8 @@ OrdinalsByRank Assign(const PlansByRank& plans, const OrdinalsByRank& taken,
 absl::Status CheckComplete(const PlansByRank& plans, const OrdinalsByRank& written);
 
 // Of parts that two ranks write, only the lowest rank's is recorded in the fragment: the ordinals
-// of `rank` that count.
-std::vector<uint32_t> Recorded(const PlansByRank& plans, const OrdinalsByRank& written,
-                               uint32_t rank);
+// that count, with a list, perhaps an empty one, for each rank of `written`.
+OrdinalsByRank Recorded(const PlansByRank& plans, const OrdinalsByRank& written);
 
 }  // namespace ckptd
 

@@ -105,6 +105,42 @@ TEST(LoadPlan, TheBordersOfUnitsAreExact) {
   EXPECT_EQ(units(1, 2 * kUnitBytes), 3u);
 }
 
+TEST(LoadPlan, FindsEachOfManyChunksAndWhatLiesInside) {
+  // Rows of a grid, cut along both dimensions; the second copy of a box is never the one.
+  constexpr uint64_t kRows = 20'000, kBytes = 8;
+  Fragment fragment;
+  StoredFile file;
+  file.name = "shard";
+  file.header_bytes = 4096;
+  file.bytes = 4096 + kRows * 2 * kBytes;
+  file.unit_crc32c = {7};
+  fragment.files.push_back(file);
+  std::vector<StoredChunk> chunks;
+  std::vector<Box> boxes;
+  for (uint64_t row = kRows; row-- > 0;) {  // In no order that would help.
+    for (uint64_t half = 0; half < 2; ++half) {
+      Box box{{row, half * kBytes}, {1, kBytes}};
+      chunks.push_back({box, 0, 4096 + (row * 2 + half) * kBytes, kBytes});
+      boxes.push_back(box);
+    }
+  }
+  chunks.push_back({boxes[0], 0, 4096, kBytes});
+  boxes.push_back({{17, kBytes + 3}, {1, 2}});
+  const std::vector<uint64_t> shape = {kRows, 2 * kBytes};
+  fragment.tensors.push_back(Stored("grid", DType::kInt8, shape, chunks));
+  auto plan = PlanLoad({fragment}, {Wanted("grid", DType::kInt8, shape, boxes)}, 0, {}, kReadMax);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->pieces.size(), boxes.size());
+  for (size_t i = 0; i + 1 < boxes.size(); ++i) {
+    ASSERT_EQ(plan->pieces[i].stored, boxes[i]);
+    ASSERT_EQ(plan->pieces[i].file_offset_bytes, chunks[i].file_offset_bytes);
+  }
+  EXPECT_EQ(plan->pieces.back().stored, (Box{{17, kBytes}, {1, kBytes}}));
+  Want across = Wanted("grid", DType::kInt8, shape, {{{17, 0}, {1, 2 * kBytes}}});
+  EXPECT_EQ(PlanLoad({fragment}, {across}, 0, {}, kReadMax).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST(LoadPlan, TheLastUnitIsAsShortAsTheFile) {
   auto plan = Plan({Wanted("rng", DType::kUInt8, {16}, {{{0}, {16}}}, true)}, {}, 1);
   ASSERT_TRUE(plan.ok()) << plan.status();

@@ -93,7 +93,8 @@ class Writer {
       }
       fragment.files.push_back(WriteShard(rank, layout, section));
     }
-    for (uint32_t ordinal : Recorded(by_rank_, written_, rank)) {
+    const OrdinalsByRank recorded = Recorded(by_rank_, written_);
+    for (uint32_t ordinal : recorded.at(rank)) {
       StoredChunk chunk = places[ordinal];
       if (parts[ordinal].staged) chunk.file_offset_bytes += fragment.files[chunk.file].header_bytes;
       Record(parts[ordinal], rank, chunk, fragment);

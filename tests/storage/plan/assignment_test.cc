@@ -96,8 +96,8 @@ TEST(Assign, UnderLowestRankNothingDependsOnBalance) {
   written.merge(Assign(by_rank, written, {0}, ReplicaPolicy::kLowestRank));
   EXPECT_THAT(written[0], ElementsAre(0, 1));
   EXPECT_TRUE(CheckComplete(by_rank, written).ok());
-  EXPECT_THAT(Recorded(by_rank, written, 0), ElementsAre(0, 1));
-  EXPECT_THAT(Recorded(by_rank, written, 1), IsEmpty());
+  EXPECT_THAT(Recorded(by_rank, written).at(0), ElementsAre(0, 1));
+  EXPECT_THAT(Recorded(by_rank, written).at(1), IsEmpty());
 }
 
 TEST(Assign, LeavesWhatAnotherRankWrites) {
@@ -210,6 +210,21 @@ std::vector<RankPlan> RandomJob(Random& random) {
   return plans;
 }
 
+TEST(Assign, WhatIsRecordedTakesNoLongerPerRankTheMoreRanksThereAre) {
+  constexpr int kRanks = 20'000;
+  const RankPlan plan = PlanOf({Whole("t", DType::kUInt8, {8}), Whole("u", DType::kUInt8, {8}),
+                                Whole("v", DType::kUInt8, {8})});
+  PlansByRank plans;
+  OrdinalsByRank written;  // By every rank, as if each had been released alone.
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    plans[rank] = &plan;
+    written[rank] = {0, 1, 2};
+  }
+  const OrdinalsByRank recorded = Recorded(plans, written);
+  EXPECT_THAT(recorded.at(0), ElementsAre(0, 1, 2));
+  for (uint32_t rank = 1; rank < kRanks; ++rank) EXPECT_THAT(recorded.at(rank), IsEmpty());
+}
+
 TEST(Assign, WhoeverComesFirstEverythingIsRecordedExactlyOnce) {
   Random random(1);
   for (int round = 0; round < 1000; ++round) {
@@ -240,9 +255,10 @@ TEST(Assign, WhoeverComesFirstEverythingIsRecordedExactlyOnce) {
     ASSERT_TRUE(complete.ok()) << complete;
     std::map<std::string, std::vector<Box>> boxes;
     std::map<std::string, int> items;
+    const OrdinalsByRank recorded = Recorded(by_rank, written);
     for (const auto& [rank, plan] : by_rank) {
       const std::vector<PlanPart> parts = Parts(*plan);
-      for (uint32_t ordinal : Recorded(by_rank, written, rank)) {
+      for (uint32_t ordinal : recorded.at(rank)) {
         const PlanPart& part = parts[ordinal];
         if (part.item != nullptr) {
           ++items[part.item->rank_local ? absl::StrCat("random", rank) : part.item->name];
