@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/mutation.h"
+#include "server/retention.h"
 #include "storage/base/check.h"
 #include "storage/base/status.h"
 #include "storage/base/units.h"
@@ -16,6 +17,8 @@ namespace ckptd {
 
 struct Attempt::PlanResult {
   absl::Status status;
+  uint64_t bytes = 0;          // That are about to be staged.
+  bool disk_short = false;     // That is the status.
   const char* phase = "plan";  // Of the status.
   bool confirmed = false;
   std::map<uint32_t, std::vector<uint32_t>> ordinals;
@@ -153,6 +156,7 @@ absl::Status Attempt::Join(const Session& session, const SaveOptions& options,
                                                  " has joined it already"));
   }
   ranks_[rank] = NewRank(session, options, std::move(plan), std::move(stream));
+  AskToKeep(options);
   umask_ = session.info.umask;
   if (options.replicas == ReplicaPolicy::kLowestRank) replicas_ = ReplicaPolicy::kLowestRank;
   Progress();
@@ -163,6 +167,11 @@ absl::Status Attempt::Join(const Session& session, const SaveOptions& options,
     MaybePlan();
   }
   return absl::OkStatus();
+}
+
+void Attempt::AskToKeep(const SaveOptions& options) {
+  uint32_t asked = KeepLastOf(options.keep_last, context_.keep_last);
+  keep_last_ = keep_last_ ? KeepMore(*keep_last_, asked) : asked;
 }
 
 void Attempt::MaybePlan() {
@@ -214,19 +223,33 @@ void Attempt::StartPlan(std::vector<uint32_t> to_assign) {
       result->confirmed = complete;
     }
     if (result->status.ok()) {
-      uint64_t bytes = 0;
-      for (const auto& [rank, layout] : result->layouts) bytes += layout->image_bytes;
-      result->status = CheckSpace(*self->root_, bytes);
+      for (const auto& [rank, layout] : result->layouts) result->bytes += layout->image_bytes;
+      result->status = CheckSpace(*self->root_, result->bytes);
       result->phase = "admit";
+      result->disk_short = !result->status.ok();
     }
     self->context_.loop.Post([self, result] { self->OnPlanned(std::move(*result)); });
   });
 }
 
+// Deleted checkpoints whose grace is not over give way to a save; then it is looked once more.
+void Attempt::MakeRoom(PlanResult result) {
+  made_room_ = true;
+  context_.make_room(
+      root_, [self = shared_from_this(), result = std::make_shared<PlanResult>(std::move(result))] {
+        self->root_->writers().Post([self, result] {
+          result->status = CheckSpace(*self->root_, result->bytes);
+          self->context_.loop.Post([self, result] { self->OnPlanned(std::move(*result)); });
+        });
+      });
+}
+
 void Attempt::OnPlanned(PlanResult result) {
+  if (result.disk_short && !made_room_ && context_.make_room) return MakeRoom(std::move(result));
   planning_ = false;
   if (state_ > State::kWriting) return;
   if (!result.status.ok()) return Fail(FailureOf(result.status, std::nullopt, result.phase));
+  made_room_ = false;
   confirmed_ = result.confirmed;
   if (confirmed_) Point("planned");
   Progress();
@@ -443,6 +466,12 @@ void Attempt::RankEnded(const Session& session, SessionEnd end) {
       break;
   }
   Fail(FailureOf(why, rank.rank, "stage"));
+}
+
+uint64_t Attempt::planned_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [rank, save] : ranks_) bytes += save.planned_bytes;
+  return bytes;
 }
 
 std::vector<uint32_t> Attempt::MissingRanks() const {

@@ -69,6 +69,13 @@ struct AttemptContext {
   std::function<void()> on_change;
   // Do free blocks of that rank's arena hold what another attempt will come back for?
   std::function<bool(const Attempt& asking, const RankSave& rank)> reserved;
+  uint32_t keep_last = 0;  // The daemon's; 0: all.
+  // An attempt was committed, on stable storage and told. May be null.
+  std::function<void(const std::shared_ptr<Root>& root, const Attempt& attempt)> on_committed =
+      nullptr;
+  // There is too little space: gives back what nobody needs, then calls `done`. May be null.
+  std::function<void(const std::shared_ptr<Root>& root, std::function<void()> done)> make_room =
+      nullptr;
 };
 
 // What a rank asks for, from SaveBegin.
@@ -80,6 +87,7 @@ struct SaveOptions {
   bool reject_overlap = false;
   ReplicaPolicy replicas = ReplicaPolicy::kError;
   absl::Duration join_timeout;  // Zero: the daemon's.
+  uint32_t keep_last = 0;       // Zero: the daemon's.
 };
 
 struct ResumedBlock {
@@ -144,7 +152,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   // After the end: the rank's process has stopped writing to the blocks it was granted (it is dead,
   // or began a newer save).
   void ReleaseGranted(const Session& session);
-  void DropStreams();  // The daemon ends: streams and attempts hold each other.
+  void DropStreams();        // The daemon ends: streams and attempts hold each other.
   bool HoldsBlocks() const;  // After the end: there are such blocks.
 
   // State, for status and the table.
@@ -160,7 +168,11 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   absl::Time ended() const { return ended_; }
   bool admitted() const { return state_ != State::kWaiting; }
   const Root& root() const { return *root_; }
-  Outcome MakeOutcome() const;  // As it stands.
+  // How many checkpoints of the job are kept once this one is committed: the most that any rank
+  // asks for. 0: all.
+  uint32_t keep_last() const { return keep_last_.value_or(0); }
+  uint64_t planned_bytes() const;  // Of all ranks.
+  Outcome MakeOutcome() const;     // As it stands.
   const char* StateName()
       const;  // waiting joining staging writing durable committed failed unknown
   std::vector<uint32_t> MissingRanks() const;
@@ -171,10 +183,12 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   absl::Status CheckFits(const Session& session, const SaveOptions& options) const;
   RankSave NewRank(const Session& session, const SaveOptions& options,
                    std::shared_ptr<const RankPlan> plan, std::shared_ptr<SaveStream> stream) const;
+  void AskToKeep(const SaveOptions& options);
   void OnBegun(const absl::StatusOr<AttemptRecord>& result);
   void MaybePlan();
   void StartPlan(std::vector<uint32_t> to_assign);
   void OnPlanned(PlanResult result);
+  void MakeRoom(PlanResult result);
   void StartStaging(RankSave& rank, const std::vector<ResumedBlock>& held);
   void Reattach(RankSave& rank, const ResumeState& resume, std::shared_ptr<SaveStream> stream);
   void TakeBack(uint32_t rank, const ResumeState& resume,
@@ -214,6 +228,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   AttemptRecord record_;
   ReplicaPolicy replicas_ = ReplicaPolicy::kError;
   uint32_t umask_ = 022;
+  std::optional<uint32_t> keep_last_;  // Once a rank has said.
   absl::Duration join_timeout_;
   const bool restarted_ = false;
 
@@ -221,6 +236,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   Result result_ = Result::kNone;
   std::map<uint32_t, RankSave> ranks_;  // That have joined.
   bool planning_ = false;
+  bool made_room_ = false;
   bool confirmed_ = false;    // Every rank has joined, and what they write tiles every tensor.
   bool job_running_ = false;  // BeginAttempt, FinishNode or Decide on a worker.
   bool node_durable_ = false;

@@ -203,10 +203,14 @@ void Attempt::Tell() {
   Point("told");
 }
 
-// What nobody waits for: the shards of a failed attempt, the checkpoint that was replaced, the free
-// space.
+// What nobody waits for: the shards of a failed attempt, the free space; what a commit leaves
+// behind is another's (on_committed).
 void Attempt::CleanUp() {
   if (!minted()) return;
+  if (result_ == Result::kCommitted) {
+    if (context_.on_committed) context_.on_committed(root_, *this);
+    return;
+  }
   root_->writers().Post([self = shared_from_this(), result = result_, outcome = MakeOutcome()] {
     ActionRunner runner(self->root_->disk(), nullptr);
     if (result == Result::kFailed) {
@@ -217,9 +221,6 @@ void Attempt::CleanUp() {
       runner.RunToEnd(finish);
       PruneFailed prune(self->record_.job);
       runner.RunToEnd(prune);
-    } else if (result == Result::kCommitted && self->record_.replace) {
-      DropRetired drop(self->record_.job);
-      runner.RunToEnd(drop);
     }
     auto space = self->root_->disk().Space();
     self->context_.loop.Post([self, space] {

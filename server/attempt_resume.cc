@@ -31,6 +31,7 @@ absl::Status Attempt::Resume(const Session& session, const SaveOptions& options,
         "the ordinals to resume are not ascending numbers of the plan");
   }
   umask_ = session.info.umask;
+  AskToKeep(options);
   replicas_ = options.replicas;
   RankSave save = NewRank(session, options, plan, std::move(stream));
   save.ordinals = resume.ordinals;

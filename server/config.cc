@@ -183,10 +183,6 @@ absl::StatusOr<Config> ParseConfig(const std::vector<std::string>& arguments,
     if (setting.value.empty()) continue;
     config.settings.push_back({setting.flag, absl::StrJoin(given.texts, ":"), given.origin});
   }
-  if (config.keep_last > 0) {
-    config.warnings.push_back(absl::StrCat("keep-last ", config.keep_last,
-                                           " is not applied yet: no checkpoint is deleted by it"));
-  }
   return config;
 }
 

@@ -87,7 +87,19 @@ Core::Core(Options options, Logger& logger)
           .on_event = [this](absl::string_view event, const Attempt& attempt,
                              std::optional<uint32_t> rank) { LogAttempt(event, attempt, rank); },
           .on_change = nullptr,
-          .reserved = nullptr},
+          .reserved = nullptr,
+          .keep_last = options_.config.keep_last,
+          .on_committed =
+              [this](const std::shared_ptr<Root>& root, const Attempt& attempt) {
+                tidier_.Committed(root, {.job = attempt.record().job,
+                                         .keep_last = attempt.keep_last(),
+                                         .replace = attempt.record().replace,
+                                         .bytes = attempt.planned_bytes()});
+              },
+          .make_room =
+              [this](const std::shared_ptr<Root>& root, std::function<void()> done) {
+                tidier_.trash().MakeRoom(root, std::move(done));
+              }},
       attempts_(context_, {.max_inflight_attempts = options_.config.max_inflight_attempts,
                            .admit_timeout = options_.config.admit_timeout}),
       sessions_(loop_, {.peer_lost_timeout = options_.config.peer_lost_timeout,
@@ -98,7 +110,12 @@ Core::Core(Options options, Logger& logger)
              {.node = options_.config.node,
               .block_bytes = options_.config.block_bytes,
               .window_bytes = options_.config.read_window_bytes,
-              .on_point = options_.on_point}) {}
+              .on_point = options_.on_point,
+              .on_end = [this] { tidier_.trash().Sweep(); }}),
+      tidier_(loop_, logger_, options_.config.trash_grace,
+              [this](const Root& root, const std::string& job, const AttemptName& attempt) {
+                return loads_.Reads(root, job, attempt);
+              }) {}
 
 Core::~Core() {
   StopWriting();
@@ -220,6 +237,7 @@ void Core::OnRootStarted(const RootStart& start) {
       arenas_.AttachAdopted(session.info.job, session.info.rank, *start.root);
   }
   if (draining_ || !status.ok()) return;  // The next start's.
+  tidier_.RootStarted(start.root);
   for (const AttemptRecord& record : start.waiting) {
     logger_.Info("attempt.found", {{"job", record.job},
                                    {"id", record.checkpoint_id},

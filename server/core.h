@@ -21,6 +21,7 @@
 #include "server/roots.h"
 #include "server/sessions.h"
 #include "server/settings.h"
+#include "server/tidier.h"
 
 namespace ckptd {
 
@@ -62,6 +63,7 @@ class Core {
   ArenaPool& arenas() { return arenas_; }
   Attempts& attempts() { return attempts_; }
   Loads& loads() { return loads_; }
+  Tidier& tidier() { return tidier_; }
   Logger& logger() { return logger_; }
   const Config& config() const { return options_.config; }
   Roots& roots() { return roots_; }
@@ -84,6 +86,7 @@ class Core {
   Attempts attempts_;
   Sessions sessions_;
   Loads loads_;
+  Tidier tidier_;
   bool draining_ = false;
 };
 

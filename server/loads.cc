@@ -38,6 +38,10 @@ class Load : public std::enable_shared_from_this<Load> {
   void Drop() { stream_.reset(); }
 
   const SessionInfo& session() const { return session_; }
+  bool Reads(const Root& root, const std::string& job, const AttemptName& attempt) const {
+    if (root_.get() != &root || session_.job != job) return false;
+    return looking_ || (plan_ != nullptr && checkpoint_.manifest.attempt == attempt);
+  }
   const std::shared_ptr<Arena>& window() const { return window_; }
   Loads::Progress progress() const {
     return {session_.job, checkpoint_.id, session_.rank, plan_ == nullptr ? 0 : plan_->read_bytes,
@@ -55,6 +59,7 @@ class Load : public std::enable_shared_from_this<Load> {
   void FindAndPlan(const std::string& id);
   Planned FindAndPlanOnWorker(const std::string& id) const;
   absl::Status FindPlanAndOpen(const std::string& id, Planned& planned) const;
+  absl::Status PlanAndOpen(Planned& planned) const;
   bool IsStillThere(const CheckpointInfo& checkpoint) const;
   absl::Status ReadItems(LoadPlan& plan, const std::string& folder) const;
   void OnPlanned(Planned planned);
@@ -73,6 +78,7 @@ class Load : public std::enable_shared_from_this<Load> {
   const std::shared_ptr<Root> root_;
   const LoadRequest request_;
   std::shared_ptr<LoadStream> stream_;
+  bool looking_ = false;  // A worker finds and opens what is to be read.
   CheckpointInfo checkpoint_;
   std::shared_ptr<const LoadPlan> plan_;
   std::vector<std::shared_ptr<File>> files_;
@@ -115,6 +121,7 @@ void Load::Start() {
 }
 
 void Load::FindAndPlan(const std::string& id) {
+  looking_ = true;
   root_->readers().Post([self = shared_from_this(), id] {
     self->loads_.loop_.Post([self, planned = std::make_shared<Planned>(self->FindAndPlanOnWorker(
                                        id))] { self->OnPlanned(std::move(*planned)); });
@@ -122,13 +129,26 @@ void Load::FindAndPlan(const std::string& id) {
 }
 
 // A checkpoint may be replaced or deleted meanwhile. Once all its files are open it cannot be lost
-// any more; if it has moved until then, it is looked for again.
+// any more; if it has moved until then, it is looked for again, at last in the trash, where its
+// bytes stay as long as we look for them.
 Load::Planned Load::FindAndPlanOnWorker(const std::string& id) const {
   Planned planned;
+  std::optional<CheckpointInfo> seen;
   for (int tries = 0; tries < kFindTriesMax; ++tries) {
     planned = Planned();
     planned.status = FindPlanAndOpen(id, planned);
-    if (planned.checkpoint.id.empty() || IsStillThere(planned.checkpoint)) return planned;
+    bool found = !planned.checkpoint.id.empty();
+    if (found && IsStillThere(planned.checkpoint)) return planned;
+    if (found) {
+      seen = planned.checkpoint;
+      continue;
+    }
+    if (!seen || !absl::IsNotFound(planned.status)) return planned;
+    Planned trashed;
+    trashed.checkpoint = *seen;
+    trashed.checkpoint.path = TrashedCheckpointDir(session_.job, seen->id, seen->manifest.attempt);
+    trashed.status = PlanAndOpen(trashed);
+    return trashed.status.ok() ? trashed : planned;
   }
   planned.status = absl::UnavailableError(absl::StrCat(
       "checkpoint \"", planned.checkpoint.id, "\" is replaced faster than it can be opened"));
@@ -139,6 +159,11 @@ absl::Status Load::FindPlanAndOpen(const std::string& id, Planned& planned) cons
   Disk& disk = root_->disk();
   ASSIGN_OR_RETURN(planned.checkpoint, id.empty() ? Latest(disk, session_.job)
                                                   : FindCheckpoint(disk, session_.job, id));
+  return PlanAndOpen(planned);
+}
+
+absl::Status Load::PlanAndOpen(Planned& planned) const {
+  Disk& disk = root_->disk();
   ASSIGN_OR_RETURN(std::vector<Fragment> fragments, LoadFragments(disk, planned.checkpoint));
   ASSIGN_OR_RETURN(LoadPlan plan, PlanLoad(fragments, request_.wants, session_.rank,
                                            request_.options, loads_.options_.block_bytes));
@@ -187,6 +212,7 @@ absl::Status Load::ReadItems(LoadPlan& plan, const std::string& folder) const {
 }
 
 void Load::OnPlanned(Planned planned) {
+  looking_ = false;
   if (request_.checkpoint_id.empty() && !planned.checkpoint.id.empty()) {
     const std::string& latest =
         loads_.Resolve(session_, request_.restore_id, planned.checkpoint.id);
@@ -329,7 +355,7 @@ void Load::Fail(const absl::Status& status) {
 
 void Load::End() {
   stream_.reset();
-  loads_.loads_.erase(id_);
+  loads_.Ended(id_);
 }
 
 Loads::Loads(ControlLoop& loop, Attempts& attempts, Options options)
@@ -359,7 +385,17 @@ void Loads::StreamGone(uint64_t load_id) {
   if (found == loads_.end()) return;
   std::shared_ptr<Load> load = found->second;
   load->Drop();
+  Ended(load_id);
+}
+
+void Loads::Ended(uint64_t load_id) {
   loads_.erase(load_id);
+  if (options_.on_end) options_.on_end();
+}
+
+bool Loads::Reads(const Root& root, const std::string& job, const AttemptName& attempt) const {
+  return std::any_of(loads_.begin(), loads_.end(),
+                     [&](const auto& entry) { return entry.second->Reads(root, job, attempt); });
 }
 
 absl::StatusOr<std::shared_ptr<Arena>> Loads::Window(const Session& session,

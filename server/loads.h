@@ -3,6 +3,8 @@
 //   1. Which checkpoint: the id, or the latest committed (once per restore id for all ranks). One
 //   in flight is waited for.
 //   2. Plan, on a worker: PlanLoad over the fragments.
+//      From here to its end the load holds what it reads: a checkpoint that is deleted or replaced
+//      meanwhile keeps its bytes (Reads).
 //   3. Window: shared memory of a few blocks that the client maps. A worker reads the units of one
 //   LoadRead into a free
 //      block and checks every checksum; the client copies what it wants out of it and gives the
@@ -44,7 +46,7 @@ struct LoadRequest {
   std::string checkpoint_id;  // "": the latest.
   std::string restore_id;
   LoadOptions options;
-  bool items = true;  // Bring them.
+  bool items = true;    // Bring them.
   absl::Duration wait;  // For one that is in flight.
   std::vector<Want> wants;
 };
@@ -58,6 +60,7 @@ class Loads {
     uint64_t block_bytes = 0;   // Of a window.
     uint64_t window_bytes = 0;  // Of all ranks of a job together; each gets at least a block.
     std::function<void(absl::string_view)> on_point;
+    std::function<void()> on_end = nullptr;  // A load is over: Reads() may have changed.
   };
 
   static constexpr size_t kRestoresKept = 10'000;
@@ -73,6 +76,10 @@ class Loads {
   // The last process of that life of the job is gone: "latest" is looked up afresh.
   void Forget(const std::string& job, const std::string& incarnation);
 
+  // Does a load read that checkpoint's files, or look for one of that job? Then the bytes of what
+  // is deleted meanwhile must stay.
+  bool Reads(const Root& root, const std::string& job, const AttemptName& attempt) const;
+
   // The window of a load of this session, for the side socket. NotFound if there is none.
   absl::StatusOr<std::shared_ptr<Arena>> Window(const Session& session, uint64_t load_id) const;
 
@@ -87,6 +94,8 @@ class Loads {
 
  private:
   friend class Load;
+
+  void Ended(uint64_t load_id);
 
   // What "latest" is for that restore: what the first rank saw.
   const std::string& Resolve(const SessionInfo& session, const std::string& restore_id,

@@ -43,6 +43,10 @@ class Root {
   bool healthy() const { return unhealthy_reason_.empty(); }
   const std::string& unhealthy_reason() const { return unhealthy_reason_; }
 
+  // That it runs full; empty: it does not. It is healthy all the same.
+  void SetSpaceWarning(std::string warning) { space_warning_ = std::move(warning); }
+  const std::string& space_warning() const { return space_warning_; }
+
   void SetFreeBytes(uint64_t bytes) { free_bytes_ = bytes; }
   std::optional<uint64_t> free_bytes() const { return free_bytes_; }  // As a worker last saw it.
 
@@ -51,6 +55,7 @@ class Root {
   const std::string path_;
   const std::unique_ptr<Disk> disk_;
   std::string unhealthy_reason_;
+  std::string space_warning_;
   std::optional<uint64_t> free_bytes_;
   Workers writers_;  // Last: their jobs use the disk.
   Workers readers_;

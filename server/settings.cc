@@ -255,8 +255,7 @@ void AddAttempts(std::vector<Setting>& table) {
                    false, Count(&Config::max_inflight_attempts, 1)});
   table.push_back(
       {group, "keep-last", "N", "0",
-       "keep the newest N checkpoints of a job; 0 keeps all (not applied yet: nothing is "
-       "deleted)",
+       "after a commit keep the newest N checkpoints of the job and delete the rest; 0 keeps all",
        false, false, Count(&Config::keep_last, 0)});
   table.push_back({group, "recheck", "all|none|1/N", "all",
                    "blocks whose checksum is computed once more after the write", false, false,
@@ -286,8 +285,7 @@ void AddTimeouts(std::vector<Setting>& table) {
        "a new life of a job settles older attempts first (not used on one node)",
        &Config::settle_timeout},
       {"drain-timeout", "30s", "on SIGTERM, attempts in flight may finish", &Config::drain_timeout},
-      {"trash-grace", "10m",
-       "a deleted checkpoint keeps its bytes (not applied yet: they go at once)",
+      {"trash-grace", "10m", "a deleted checkpoint keeps its bytes, less if a save needs the space",
        &Config::trash_grace},
   };
   for (const Line& line : lines) {

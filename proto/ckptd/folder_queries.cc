@@ -1,6 +1,7 @@
 #include "proto/ckptd/folder_queries.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,24 @@ void Sort(Messages& messages) {
   std::stable_sort(messages.begin(), messages.end(), [](const auto& a, const auto& b) {
     return std::pair(a.sequence(), a.attempt()) < std::pair(b.sequence(), b.attempt());
   });
+}
+
+// What is moved while it is read looks damaged, but is judged where it has come to. Nullopt if it
+// was deleted or replaced.
+std::optional<VerifyResult> VerifyWhereItIs(Disk& disk, CheckpointInfo info) {
+  constexpr int kLooksMax = 5;
+  VerifyResult result;
+  for (int look = 0; look < kLooksMax; ++look) {
+    result = Verify(disk, info, nullptr);
+    if (result.ok()) break;
+    absl::StatusOr<CheckpointInfo> now = FindCheckpoint(disk, info.job, info.id);
+    if (absl::IsNotFound(now.status())) return std::nullopt;
+    if (!now.ok()) break;
+    if (now->manifest.attempt != info.manifest.attempt) return std::nullopt;
+    if (now->path == info.path) break;
+    info = *std::move(now);
+  }
+  return result;
 }
 
 }  // namespace
@@ -166,7 +185,13 @@ absl::Status FolderQueries::Verify(const std::string& job, const std::vector<std
                                    const std::function<void(std::string)>& warn) {
   ASSIGN_OR_RETURN(std::vector<CheckpointInfo> chosen, ToVerify(job, ids));
   for (const CheckpointInfo& info : chosen) {
-    VerifyResult result = ckptd::Verify(disk_, info, nullptr);
+    std::optional<VerifyResult> found = VerifyWhereItIs(disk_, info);
+    if (!found && ids.empty()) continue;
+    if (!found) {
+      return absl::NotFoundError(
+          absl::StrCat("checkpoint \"", info.id, "\" was deleted or replaced while it was read"));
+    }
+    VerifyResult& result = *found;
     if (!info.status.ok() && result.ok()) {
       result.errors.push_back({"", "", 0, 0, std::string(info.status.message())});
     }

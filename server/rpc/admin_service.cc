@@ -3,6 +3,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,8 +15,10 @@
 #include "server/rpc/status_conversion.h"
 #include "server/rpc/status_reply.h"
 #include "storage/base/status.h"
+#include "storage/catalog/catalog.h"
 #include "storage/commit/delete_checkpoint.h"
 #include "storage/commit/runner.h"
+#include "storage/format/paths.h"
 
 namespace ckptd {
 namespace {
@@ -31,43 +35,50 @@ void PutLive(const std::map<std::string, v1::Attempt>& live, v1::ListReply& repl
   *reply.mutable_attempts() = std::move(attempts);
 }
 
-absl::Status DeleteAll(Root& root, const v1::DeleteRequest& request, v1::DeleteReply& reply,
-                       Logger& logger) {
-  ASSIGN_OR_RETURN(std::string job, Queries(root).OneJob(request.job()));
+// Moves it to the trash, which the loop is told of.
+absl::Status DeleteOne(const std::shared_ptr<Root>& root, const std::string& job,
+                       const std::string& id, bool allow_newest, Core& core) {
+  DeleteCheckpoint machine({.job = job, .checkpoint_id = id, .allow_newest = allow_newest});
+  ActionRunner(root->disk(), nullptr).RunToEnd(machine);
+  if (!machine.trashed().empty()) {
+    core.loop().Post([&core, root, job, trashed = machine.trashed()] {
+      core.tidier().trash().Moved(root, job, trashed);
+    });
+  }
+  if (machine.result().ok()) {
+    core.logger().Info("checkpoint.deleted", {{"job", job},
+                                              {"id", id},
+                                              {"attempt", ToString(machine.result()->attempt)},
+                                              {"root", root->label()},
+                                              {"why", "asked for"}});
+  }
+  if (!absl::IsNotFound(machine.result().status())) return machine.result().status();
+  // Perhaps it is in flight, or just being replaced.
+  absl::StatusOr<CheckpointInfo> there = FindCheckpoint(root->disk(), job, id);
+  if (!there.ok()) return there.status();
+  return absl::AbortedError(
+      absl::StrCat("checkpoint \"", id, "\" of job \"", job, "\" was replaced meanwhile"));
+}
+
+absl::Status DeleteAll(const std::shared_ptr<Root>& root, const v1::DeleteRequest& request,
+                       v1::DeleteReply& reply, Core& core) {
+  ASSIGN_OR_RETURN(std::string job, Queries(*root).OneJob(request.job()));
+  std::set<std::string> seen;
   for (const std::string& id : request.ids()) {
-    DeleteCheckpoint machine({.job = job,
-                              .checkpoint_id = id,
-                              .allow_newest = request.allow_newest(),
-                              .remove_bytes = true});
-    ActionRunner(root.disk(), nullptr).RunToEnd(machine);
-    if (!machine.result().ok()) {
-      absl::Status why = machine.result().status();
+    if (!seen.insert(id).second) continue;
+    absl::Status why = DeleteOne(root, job, id, request.allow_newest(), core);
+    if (!why.ok()) {
       if (reply.deleted().empty()) return why;
       return absl::Status(
           why.code(),
           absl::StrCat(why.message(), "; deleted before: ", absl::StrJoin(reply.deleted(), ", ")));
     }
-    logger.Info("checkpoint.deleted", {{"job", job}, {"id", id}, {"root", root.label()}});
     reply.add_deleted(id);
   }
   return absl::OkStatus();
 }
 
 }  // namespace
-
-grpc::ServerUnaryReactor* AdminService::OnRoot(grpc::CallbackServerContext* context,
-                                               const std::string& label,
-                                               std::function<absl::Status(Root&)> query) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  absl::StatusOr<std::shared_ptr<Root>> root = core_.FindRoot(label);
-  if (!root.ok()) {
-    reactor->Finish(ToGrpc(root.status()));
-    return reactor;
-  }
-  (*root)->readers().Post(
-      [root = *root, query = std::move(query), reactor] { reactor->Finish(ToGrpc(query(*root))); });
-  return reactor;
-}
 
 grpc::ServerUnaryReactor* AdminService::List(grpc::CallbackServerContext* context,
                                              const v1::ListRequest* request, v1::ListReply* reply) {
@@ -162,9 +173,16 @@ grpc::ServerWriteReactor<v1::VerifyReply>* AdminService::Verify(grpc::CallbackSe
 grpc::ServerUnaryReactor* AdminService::Delete(grpc::CallbackServerContext* context,
                                                const v1::DeleteRequest* request,
                                                v1::DeleteReply* reply) {
-  return OnRoot(context, request->root(), [this, request, reply](Root& root) {
-    return DeleteAll(root, *request, *reply, core_.logger());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::StatusOr<std::shared_ptr<Root>> root = core_.FindRoot(request->root());
+  if (!root.ok()) {
+    reactor->Finish(ToGrpc(root.status()));
+    return reactor;
+  }
+  (*root)->readers().Post([this, root = *root, request, reply, reactor] {
+    reactor->Finish(ToGrpc(DeleteAll(root, *request, *reply, core_)));
   });
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* AdminService::Version(grpc::CallbackServerContext* context,

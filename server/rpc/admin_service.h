@@ -33,11 +33,6 @@ class AdminService : public v1::AdminService::CallbackService {
                                     v1::VersionReply* reply) override;
 
  private:
-  // Runs `query(root)` on a worker of the root of that label, and finishes the call with its
-  // status.
-  grpc::ServerUnaryReactor* OnRoot(grpc::CallbackServerContext* context, const std::string& label,
-                                   std::function<absl::Status(Root&)> query);
-
   Core& core_;
 };
 

@@ -88,6 +88,7 @@ absl::StatusOr<SaveOptions> ParseSaveBegin(const v1::SaveBegin& begin) {
   options.replicas = begin.replicas() == v1::REPLICAS_LOWEST_RANK ? ReplicaPolicy::kLowestRank
                                                                   : ReplicaPolicy::kError;
   options.join_timeout = WaitOf(begin.join_timeout_ms());
+  options.keep_last = begin.keep_last();
   return options;
 }
 

@@ -60,7 +60,7 @@ void AddRoot(const Roots::State& state, v1::RootStatus& message) {
   if (state.root == nullptr) return;
   Root& root = *state.root;
   if (state.reason.empty()) {
-    message.set_reason(root.unhealthy_reason());
+    message.set_reason(root.healthy() ? root.space_warning() : root.unhealthy_reason());
     message.set_state(root.healthy() ? "ok" : "unhealthy");
   }
   DiskFacts facts = root.disk().Facts();

@@ -5,6 +5,7 @@
 
 #include "storage/base/status.h"
 #include "storage/commit/check_attempt.h"
+#include "storage/commit/mutation.h"
 #include "storage/format/paths.h"
 
 namespace ckptd {
@@ -47,11 +48,6 @@ void RemoveFolder::UnlinkNext() {
   if (!empties_) return;
   state_ = State::kRemoveDir;
   Do(RemoveDirAction(path_));
-}
-
-RemoveFolder RemoveTrashed(absl::string_view job, absl::string_view checkpoint_id,
-                           const AttemptName& attempt) {
-  return RemoveFolder(TrashedCheckpointDir(job, checkpoint_id, attempt), {});
 }
 
 FinishFailed::FinishFailed(Options options)
@@ -210,14 +206,8 @@ void DropRetired::Advance(ActionResult result) {
       return Go(State::kSyncTrash, SyncDirAction(TrashDir(job_)));
     case State::kSyncTrash:
       if (!status.ok()) return Skip(status);
-      remove_.emplace(TrashPath(), std::set<std::string>());
-      state_ = State::kRemove;
-      DoNextOf(*remove_);
-      return;
-    case State::kRemove:
-      remove_->Done(std::move(result));
-      if (!DoNextOf(*remove_)) Skip(remove_->status());
-      return;
+      trashed_.push_back(names_.back());
+      return Skip(absl::OkStatus());
   }
 }
 
@@ -231,6 +221,49 @@ void DropRetired::Skip(const absl::Status& status) {
   if (status_.ok()) status_ = status;
   names_.pop_back();
   ReadSuccessor();
+}
+
+EmptyTrash::EmptyTrash(std::string job, RetiredName name)
+    : job_(std::move(job)),
+      name_(std::move(name)),
+      to_sync_({CheckpointsDir(job_), RetiredDir(job_), TrashDir(job_)}) {
+  SyncNext();
+}
+
+void EmptyTrash::SyncNext() {
+  if (!to_sync_.empty() && !Mutated(Mutation::kEmptyTrashBeforeSync)) {
+    return Do(SyncDirAction(to_sync_.back()));
+  }
+  remove_.emplace(TrashedCheckpointDir(job_, name_.id, name_.attempt), std::set<std::string>());
+  state_ = State::kRemove;
+  DoNextOf(*remove_);
+}
+
+void EmptyTrash::Advance(ActionResult result) {
+  switch (state_) {
+    case State::kSync:
+      // A folder that is not there brings nothing back.
+      if (!result.status.ok() && !absl::IsNotFound(result.status)) {
+        status_ = result.status;
+        return;
+      }
+      to_sync_.pop_back();
+      return SyncNext();
+    case State::kRemove:
+      remove_->Done(std::move(result));
+      if (DoNextOf(*remove_)) return;
+      status_ = remove_->status();
+      if (!status_.ok()) return;
+      state_ = State::kStat;
+      return Do(StatAction(TrashedCheckpointDir(job_, name_.id, name_.attempt)));
+    case State::kStat:
+      removed_ = absl::IsNotFound(result.status);
+      if (!removed_) return;
+      state_ = State::kRemoveVerdict;
+      return Do(UnlinkAction(VerdictFile(job_, name_.attempt)));
+    case State::kRemoveVerdict:
+      return;  // Most have none.
+  }
 }
 
 }  // namespace ckptd

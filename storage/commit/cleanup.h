@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "storage/commit/action.h"
+#include "storage/format/paths.h"
 #include "storage/format/records.h"
 
 namespace ckptd {
@@ -106,20 +107,20 @@ class PruneFailed : public Machine {
   absl::Status status_;
 };
 
-// Deletes retired checkpoints whose successor is in place and readable. The caller knows that none
-// of them is being read.
+// Takes retired checkpoints whose successor is in place and readable away from the readers.
 //
 // Steps:
 //  1. List retired/. For each name of ours:
 //  2. Read the manifest in checkpoints/<id>. Unless it is of a higher attempt, leave it.
 //  3. Sync checkpoints/ and attempts/: another may have published the successor and not synced it.
 //  4. Rename the retired one to trash/, sync retired/ and trash/.
-//  5. RemoveFolder.
 class DropRetired : public Machine {
  public:
   explicit DropRetired(std::string job);
 
   const absl::Status& status() const { return status_; }  // Valid once finished: the first error.
+  // What lies in trash/ now because of this machine.
+  const std::vector<RetiredName>& trashed() const { return trashed_; }
 
  private:
   enum class State {
@@ -131,7 +132,6 @@ class DropRetired : public Machine {
     kRename,
     kSyncRetired,
     kSyncTrash,
-    kRemove,
   };
 
   void Advance(ActionResult result) override;
@@ -144,14 +144,40 @@ class DropRetired : public Machine {
   std::string job_;
   State state_ = State::kList;
   std::vector<RetiredName> names_;
+  std::vector<RetiredName> trashed_;
   Manifest successor_;
-  std::optional<RemoveFolder> remove_;
   absl::Status status_;
 };
 
-// Deletes what lies in trash/ under one name.
-RemoveFolder RemoveTrashed(absl::string_view job, absl::string_view checkpoint_id,
-                           const AttemptName& attempt);
+// Deletes what lies in trash/ under one name. The caller knows that nobody reads it.
+//
+// Steps:
+//  1. Sync trash/, retired/ and checkpoints/: the rename that brought it here may be seen and not
+//     be on the disk, and a power cut must not bring back a checkpoint without its bytes.
+//  2. RemoveFolder. A removal that was interrupted is finished by the next one.
+//  3. If the folder is gone: remove its verdict, if it has one.
+class EmptyTrash : public Machine {
+ public:
+  EmptyTrash(std::string job, RetiredName name);
+
+  const absl::Status& status() const { return status_; }  // Valid once finished: the first error.
+  // Valid once finished. False, without an error: something in the folder is foreign.
+  bool removed() const { return removed_; }
+
+ private:
+  enum class State { kSync, kRemove, kStat, kRemoveVerdict };
+
+  void Advance(ActionResult result) override;
+  void SyncNext();
+
+  std::string job_;
+  RetiredName name_;
+  State state_ = State::kSync;
+  std::vector<std::string> to_sync_;
+  std::optional<RemoveFolder> remove_;
+  bool removed_ = false;
+  absl::Status status_;
+};
 
 }  // namespace ckptd
 

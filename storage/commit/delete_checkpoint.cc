@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "storage/base/status.h"
-#include "storage/format/paths.h"
+#include "storage/commit/mutation.h"
 
 namespace ckptd {
 
@@ -17,8 +17,16 @@ void DeleteCheckpoint::Go(State state, Action action) {
   Do(std::move(action));
 }
 
+std::string DeleteCheckpoint::What() const {
+  return absl::StrCat("checkpoint \"", options_.checkpoint_id, "\" of job \"", options_.job, "\"");
+}
+
 std::string DeleteCheckpoint::LivePath() const {
   return CheckpointDir(options_.job, options_.checkpoint_id);
+}
+
+std::string DeleteCheckpoint::RetiredPath() const {
+  return RetiredCheckpointDir(options_.job, options_.checkpoint_id, manifest_.attempt);
 }
 
 void DeleteCheckpoint::Advance(ActionResult result) {
@@ -34,65 +42,84 @@ void DeleteCheckpoint::Advance(ActionResult result) {
         }
       }
       return ReadNextOther();
-    case State::kReadOther: {
-      absl::StatusOr<Manifest> other = DecodeManifest(result.bytes);
-      if (!status.ok() || !other.ok() || other->attempt <= manifest_.attempt) {
-        return ReadNextOther();
-      }
-      return Go(State::kSyncNewer, SyncDirAction(CheckpointsDir(options_.job)));
-    }
+    case State::kReadOther:
+      return OnOther(result);
     case State::kSyncNewer:
       if (!status.ok()) break;
       return Go(State::kSyncAttempts, SyncDirAction(AttemptsDir(options_.job)));
     case State::kSyncAttempts:
       if (!status.ok()) break;
-      return ListRetired();
-    case State::kListRetired:
-      if (!status.ok() && !absl::IsNotFound(status)) break;
-      return OnRetired(result);
-    case State::kTrashRetired:
-      if (!status.ok() && !absl::IsNotFound(status)) break;
-      retired_.pop_back();
-      return TrashNextRetired();
-    case State::kSyncTrashOfRetired:
+      return Retire();
+    case State::kRetire:
       if (!status.ok()) break;
+      if (Mutated(Mutation::kDeleteWhatIsThere)) return TrashIt();
       return Go(State::kSyncRetired, SyncDirAction(RetiredDir(options_.job)));
-    case State::kSyncRetired:
-      if (!status.ok()) break;
-      return TrashLive();
-    case State::kTrash:
-      if (!status.ok()) break;
-      return Go(State::kSyncCheckpoints, SyncDirAction(CheckpointsDir(options_.job)));
-    case State::kSyncCheckpoints:
-      if (!status.ok()) break;
-      return Go(State::kSyncTrash, SyncDirAction(TrashDir(options_.job)));
-    case State::kSyncTrash:
-      if (!status.ok()) break;
-      result_ = manifest_;
-      return RemoveNext();
-    case State::kRemove:
-      remove_->Done(std::move(result));
-      if (!DoNextOf(*remove_)) RemoveNext();
+    case State::kPutBack:
+      // Where it cannot be put back it stays readable in retired/.
+      put_back_->Done(std::move(result));
+      DoNextOf(*put_back_);
       return;
+    default:
+      return AdvanceTrash(result);
   }
   result_ = status;
 }
 
+// Steps 3 to 6, once it is in retired/.
+void DeleteCheckpoint::AdvanceTrash(const ActionResult& result) {
+  const absl::Status& status = result.status;
+  bool gone = state_ == State::kTrashOlder && absl::IsNotFound(status);
+  if (state_ != State::kReadRetired && !status.ok() && !gone) return GiveUp(status);
+  switch (state_) {
+    case State::kSyncRetired:
+      return Go(State::kSyncCheckpoints, SyncDirAction(CheckpointsDir(options_.job)));
+    case State::kSyncCheckpoints:
+      return Go(State::kListRetired, ListAction(RetiredDir(options_.job)));
+    case State::kListRetired:
+      for (const DirEntry& entry : result.entries) {
+        std::optional<RetiredName> name = ParseRetiredName(entry.name);
+        bool ours = name && entry.kind == FileKind::kFolder;
+        if (ours && name->id == options_.checkpoint_id) retired_.push_back(entry.name);
+      }
+      return ReadNextRetired();
+    case State::kReadRetired:
+      return OnRetired(result);
+    case State::kTrashOlder:
+      if (!gone) trashed_.push_back(*ParseRetiredName(older_.back()));
+      older_.pop_back();
+      return TrashNextOlder();
+    case State::kSyncTrashOfOlder:
+      return Go(State::kSyncRetiredOfOlder, SyncDirAction(RetiredDir(options_.job)));
+    case State::kSyncRetiredOfOlder:
+      return TrashIt();
+    case State::kTrash:
+      trashed_.push_back({options_.checkpoint_id, manifest_.attempt});
+      return Go(State::kSyncTrash, SyncDirAction(TrashDir(options_.job)));
+    case State::kSyncTrash:
+      return Go(State::kSyncRetiredOfTrash, SyncDirAction(RetiredDir(options_.job)));
+    default:  // kSyncRetiredOfTrash
+      result_ = manifest_;
+      return;
+  }
+}
+
 void DeleteCheckpoint::OnManifest(const ActionResult& result) {
-  std::string what =
-      absl::StrCat("checkpoint \"", options_.checkpoint_id, "\" of job \"", options_.job, "\"");
   if (absl::IsNotFound(result.status)) {
-    result_ = absl::NotFoundError(absl::StrCat("there is no ", what));
+    result_ = absl::NotFoundError(absl::StrCat("there is no ", What()));
     return;
   }
   absl::StatusOr<Manifest> manifest = DecodeManifest(result.bytes);
   absl::Status status = result.status.ok() ? manifest.status() : result.status;
   if (!status.ok()) {
-    result_ = WithContext(status, what);
+    result_ = WithContext(status, What());
     return;
   }
   manifest_ = *std::move(manifest);
-  if (options_.allow_newest) return ListRetired();
+  if (options_.expected && *options_.expected != manifest_.attempt) {
+    result_ = absl::AbortedError(absl::StrCat(What(), " was replaced meanwhile"));
+    return;
+  }
+  if (options_.allow_newest) return Retire();
   Go(State::kListCheckpoints, ListAction(CheckpointsDir(options_.job)));
 }
 
@@ -104,44 +131,73 @@ void DeleteCheckpoint::ReadNextOther() {
     return;
   }
   std::string folder = Join(CheckpointsDir(options_.job), others_.back());
-  others_.pop_back();
   Go(State::kReadOther, ReadFileAction(Join(folder, kManifestFile)));
 }
 
-void DeleteCheckpoint::ListRetired() {
-  Go(State::kListRetired, ListAction(RetiredDir(options_.job)));
+void DeleteCheckpoint::OnOther(const ActionResult& result) {
+  std::string name = std::move(others_.back());
+  others_.pop_back();
+  absl::StatusOr<Manifest> other = DecodeManifest(result.bytes);
+  // One in another's place is not listed: it does not count.
+  bool counts = result.status.ok() && other.ok() && other->job == options_.job &&
+                EncodeName(other->checkpoint_id) == name;
+  if (!counts || other->attempt <= manifest_.attempt) return ReadNextOther();
+  if (Mutated(Mutation::kKeepNewestUnsynced)) return Retire();
+  Go(State::kSyncNewer, SyncDirAction(CheckpointsDir(options_.job)));
 }
 
+void DeleteCheckpoint::Retire() { Go(State::kRetire, RenameAction(LivePath(), RetiredPath())); }
+
+void DeleteCheckpoint::ReadNextRetired() {
+  if (!retired_.empty()) {
+    std::string folder = Join(RetiredDir(options_.job), retired_.back());
+    return Go(State::kReadRetired, ReadFileAction(Join(folder, kManifestFile)));
+  }
+  if (!found_) return GiveUp(absl::AbortedError(absl::StrCat(What(), " was replaced meanwhile")));
+  if (older_.empty()) return TrashIt();
+  TrashNextOlder();
+}
+
+// The manifest says which attempt it is; the folder's name may be that of another. What cannot be
+// read cannot be put back and is left alone.
 void DeleteCheckpoint::OnRetired(const ActionResult& result) {
-  for (const DirEntry& entry : result.entries) {
-    std::optional<RetiredName> name = ParseRetiredName(entry.name);
-    if (name && name->id == options_.checkpoint_id) retired_.push_back(*std::move(name));
+  std::string name = std::move(retired_.back());
+  retired_.pop_back();
+  absl::StatusOr<Manifest> manifest = DecodeManifest(result.bytes);
+  if (!result.status.ok() || !manifest.ok() || manifest->checkpoint_id != options_.checkpoint_id) {
+    return ReadNextRetired();
   }
-  if (retired_.empty()) return TrashLive();
-  TrashNextRetired();
-}
-
-void DeleteCheckpoint::TrashNextRetired() {
-  if (retired_.empty()) {
-    return Go(State::kSyncTrashOfRetired, SyncDirAction(TrashDir(options_.job)));
+  if (manifest->attempt > manifest_.attempt) {
+    return GiveUp(absl::AbortedError(absl::StrCat(What(), " was replaced meanwhile")));
   }
-  const RetiredName& name = retired_.back();
-  trashed_.push_back(TrashedCheckpointDir(options_.job, name.id, name.attempt));
-  Go(State::kTrashRetired,
-     RenameAction(RetiredCheckpointDir(options_.job, name.id, name.attempt), trashed_.back()));
+  if (manifest->attempt < manifest_.attempt) {
+    older_.push_back(std::move(name));
+  } else {
+    found_ = true;
+  }
+  ReadNextRetired();
 }
 
-void DeleteCheckpoint::TrashLive() {
-  trashed_.push_back(TrashedCheckpointDir(options_.job, options_.checkpoint_id, manifest_.attempt));
-  Go(State::kTrash, RenameAction(LivePath(), trashed_.back()));
+void DeleteCheckpoint::TrashNextOlder() {
+  if (older_.empty()) return Go(State::kSyncTrashOfOlder, SyncDirAction(TrashDir(options_.job)));
+  Go(State::kTrashOlder, RenameAction(Join(RetiredDir(options_.job), older_.back()),
+                                      Join(TrashDir(options_.job), older_.back())));
 }
 
-void DeleteCheckpoint::RemoveNext() {
-  if (trashed_.empty() || !options_.remove_bytes) return;
-  remove_.emplace(trashed_.back(), std::set<std::string>());
-  trashed_.pop_back();
-  state_ = State::kRemove;
-  DoNextOf(*remove_);
+void DeleteCheckpoint::TrashIt() {
+  Go(State::kTrash,
+     RenameAction(RetiredPath(),
+                  TrashedCheckpointDir(options_.job, options_.checkpoint_id, manifest_.attempt)));
+}
+
+void DeleteCheckpoint::GiveUp(absl::Status why) {
+  result_ = absl::IsNotFound(why)
+                ? absl::AbortedError(absl::StrCat(What(), " was put back meanwhile"))
+                : std::move(why);
+  if (state_ == State::kSyncTrash || state_ == State::kSyncRetiredOfTrash) return;
+  put_back_.emplace(options_.job, options_.checkpoint_id);
+  state_ = State::kPutBack;
+  DoNextOf(*put_back_);
 }
 
 }  // namespace ckptd

@@ -28,6 +28,9 @@ enum class Mutation {
   kAbortByDelete,             // Decide deletes the attempt's files where they are.
   kFailedWithoutProof,        // Decide takes ENOENT for failed.
   kListBeforeParentsSynced,   // Recover does not sync the folders that it then lists.
+  kDeleteWhatIsThere,         // DeleteCheckpoint does not look again at what it has taken away.
+  kKeepNewestUnsynced,        // DeleteCheckpoint does not sync the newer one that it has seen.
+  kEmptyTrashBeforeSync,      // EmptyTrash does not sync the rename that brought the folder there.
   kCount,
 };
 

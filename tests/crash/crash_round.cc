@@ -36,7 +36,7 @@ void CrashRounds::StartDaemon(bool faulty) {
   daemon_.reset();
   TestDaemon::Options options;
   options.faulty = faulty;
-  options.flags = {"--reattach-timeout", "10s", "--block-size", "1MiB"};
+  options.flags = {"--reattach-timeout", "10s", "--block-size", "1MiB", "--trash-grace", "0s"};
   daemon_.emplace(site_, options);
   ASSERT_TRUE(daemon_->ready()) << daemon_->Log();
 }

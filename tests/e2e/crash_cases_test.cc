@@ -300,7 +300,9 @@ TEST(TheSameIdAgain, IsRefusedByDefaultAndTheOldOneIsIntact) {
 TEST(TheSameIdAgain, IsReplacedAtOnceForWhoReadsAllTheTime) {
   TestSite site;
   std::optional<TestDaemon> daemon;
-  daemon.emplace(site, TestDaemon::Options{.faulty = true, .flags = {"--reattach-timeout", "5s"}});
+  daemon.emplace(site,
+                 TestDaemon::Options{.faulty = true,
+                                     .flags = {"--reattach-timeout", "5s", "--trash-grace", "0s"}});
   const std::vector<std::string> flags = {"--tensor", "w:uint8:200x1000", "--on-existing",
                                           "replace"};
   TestTrainer writer(site, Rank(0, 1, flags));
@@ -318,7 +320,8 @@ TEST(TheSameIdAgain, IsReplacedAtOnceForWhoReadsAllTheTime) {
     while (!committed) {
       if (!daemon->process().Running()) {
         site.SetFaults("");
-        daemon.emplace(site, TestDaemon::Options{.faulty = true});
+        daemon.emplace(site,
+                       TestDaemon::Options{.faulty = true, .flags = {"--trash-grace", "0s"}});
         ASSERT_TRUE(daemon->ready()) << daemon->Log();
       }
       const Json answer = reader.Do("load 5 0s");

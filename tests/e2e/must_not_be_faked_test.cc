@@ -244,7 +244,7 @@ TEST(ForeignFilesOnTheRoot, AreThereAndUnchangedAfterRecoveryAbortReplaceAndDele
   const std::string job = site.root() + "/job";
   ForeignFiles foreign;
   std::optional<TestDaemon> daemon;
-  const std::vector<std::string> flags = {"--reattach-timeout", "1s"};
+  const std::vector<std::string> flags = {"--reattach-timeout", "1s", "--trash-grace", "0s"};
   daemon.emplace(site, TestDaemon::Options{.faulty = true, .flags = flags});
   TestTrainer rank(site, OneRank({"--on-existing", "replace", "--tensor", "w:float32:5000x3"}));
   const auto save = [&](const std::string& id, int step, const std::string& outcome) {

@@ -79,11 +79,6 @@ TEST(Config, HasTheDocumentedDefaults) {
   EXPECT_EQ(OriginOf(config, "node"), "default");
 }
 
-TEST(Config, WhatIsNotAppliedYetIsAWarning) {
-  EXPECT_THAT(MustParse({"--keep-last", "5"}).warnings,
-              testing::ElementsAre(HasSubstr("keep-last 5 is not applied yet")));
-}
-
 TEST(Config, TheProductionDaemonKnowsNoFaults) {
   for (const char* flag : {"--fault-plan", "--fault-file", "--fault-log"}) {
     EXPECT_THAT(ErrorOf({flag, "x"}), HasSubstr(flag));

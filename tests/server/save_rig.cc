@@ -127,9 +127,25 @@ struct SaveRig::Life {
                     },
                 .on_event = nullptr,
                 .on_change = nullptr,
-                .reserved = nullptr},
+                .reserved = nullptr,
+                .keep_last = rig.options_.keep_last,
+                .on_committed =
+                    [this](const std::shared_ptr<Root>& where, const Attempt& attempt) {
+                      tidier.Committed(where, {.job = attempt.record().job,
+                                               .keep_last = attempt.keep_last(),
+                                               .replace = attempt.record().replace,
+                                               .bytes = attempt.planned_bytes()});
+                    },
+                .make_room =
+                    [this](const std::shared_ptr<Root>& where, std::function<void()> done) {
+                      tidier.trash().MakeRoom(where, std::move(done));
+                    }},
         attempts(context, {.max_inflight_attempts = rig.options_.max_inflight_attempts,
-                           .admit_timeout = rig.options_.admit_timeout}) {}
+                           .admit_timeout = rig.options_.admit_timeout}),
+        tidier(loop, rig.logger_, rig.options_.trash_grace,
+               [&rig](const Root&, const std::string&, const AttemptName& attempt) {
+                 return rig.in_use && rig.in_use(attempt);
+               }) {}
 
   ~Life() {
     loop.Stop();
@@ -143,6 +159,7 @@ struct SaveRig::Life {
   ArenaPool arenas;
   AttemptContext context;
   Attempts attempts;
+  Tidier tidier;
 };
 
 SaveRig::SaveRig(Options options) : options_(std::move(options)) {
@@ -195,6 +212,7 @@ void SaveRig::Start(const std::string& faults) {
 
 ControlLoop& SaveRig::loop() { return life_->loop; }
 Attempts& SaveRig::attempts() { return life_->attempts; }
+Tidier& SaveRig::tidier() { return life_->tidier; }
 ArenaPool& SaveRig::arenas() { return life_->arenas; }
 Root& SaveRig::root() { return *life_->root; }
 std::shared_ptr<Root> SaveRig::root_pointer() { return life_->root; }

@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "server/attempts.h"
+#include "server/log.h"
+#include "server/tidier.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fault_disk.h"
 #include "tests/support/temp_folder.h"
@@ -78,6 +80,8 @@ class SaveRig {
     absl::Duration attempt_timeout = absl::Seconds(600);
     absl::Duration admit_timeout = absl::Seconds(120);
     absl::Duration reattach_timeout = absl::Seconds(10);
+    uint32_t keep_last = 0;
+    absl::Duration trash_grace = absl::ZeroDuration();
     std::string faults = "";  // A plan of fault_plan.h.
   };
 
@@ -134,6 +138,9 @@ class SaveRig {
   ControlLoop& loop();
   Attempts& attempts();
   ArenaPool& arenas();
+  Tidier& tidier();
+  // What a load reads, for the trash; asked on the loop.
+  std::function<bool(const AttemptName& attempt)> in_use;  // Null: nothing.
   Root& root();
   std::shared_ptr<Root> root_pointer();
   FakeClock& clock() { return clock_; }
@@ -146,6 +153,7 @@ class SaveRig {
   void ForEachRank(const std::function<void(Attempt&, const RankSave&)>& act);
 
   const Options options_;
+  Logger logger_{LogLevel::kError, LogFormat::kText};
   TempFolder folder_;
   FakeClock clock_;
   std::mutex mutex_;  // Guards points_.

@@ -18,8 +18,6 @@
 namespace ckptd {
 namespace {
 
-constexpr char kJob[] = "job";
-constexpr char kId[] = "step-1";
 constexpr std::array<const char*, 2> kNodes = {"a", "b"};
 constexpr size_t kAllSubsetsMax = 10;
 
@@ -27,19 +25,6 @@ const char* NameOf(Action::Kind kind) {
   constexpr const char* kNames[] = {"mkdir",  "create", "sync", "close", "syncdir", "rename",
                                     "unlink", "rmdir",  "read", "stat",  "list"};
   return kNames[static_cast<int>(kind)];
-}
-
-std::string TextOf(const Action& action) {
-  return absl::StrCat(NameOf(action.kind), " ", action.path,
-                      action.target.empty() ? "" : absl::StrCat(" to ", action.target));
-}
-
-// Everything in a result that a machine can see.
-std::string TextOf(const ActionResult& result) {
-  std::string text = absl::StrCat(static_cast<int>(result.status.code()), ",", Crc32c(result.bytes),
-                                  ",", result.info.size_bytes);
-  for (const DirEntry& entry : result.entries) absl::StrAppend(&text, "/", entry.name);
-  return text;
 }
 
 // The subsets of `count` pending changes that a power cut may keep: all of them if they are few,
@@ -61,11 +46,6 @@ std::vector<std::vector<bool>> Subsets(size_t count) {
     result.emplace_back(count, false)[i] = true;
   }
   return result;
-}
-
-template <typename Variant>
-Machine& AsMachine(Variant& machine) {
-  return std::visit([](auto& m) -> Machine& { return m; }, machine);
 }
 
 }  // namespace
@@ -155,6 +135,11 @@ void CommitSim::WriteShards(World& world, ActionRunner& runner, const AttemptRec
 }
 
 // --- Running.
+
+std::string CommitSim::TextOf(const Action& action) {
+  return absl::StrCat(NameOf(action.kind), " ", action.path,
+                      action.target.empty() ? "" : absl::StrCat(" to ", action.target));
+}
 
 ActionResult CommitSim::RunAction(ActionRunner& runner, const Action& action) {
   trail_.push_back(TextOf(action));
@@ -280,6 +265,12 @@ CommitSim::World CommitSim::NewWorld() {
     if (std::optional<AttemptRecord> old = SaveLinear(world, kId, false, 0x01d)) {
       oracle_.SetOld(old->attempt);
     }
+  }
+  for (int i = 0; i < options_.older; ++i) {
+    std::optional<AttemptRecord> old = SaveLinear(world, OlderId(i), false, 0x100 + i);
+    if (old) oracle_.AddOlder(old->attempt);
+  }
+  if (options_.replace || options_.older > 0) {
     world.disk->Crash([](size_t) { return true; }, SimDisk::UnsyncedData::kKeep);
   }
   return world;
@@ -322,6 +313,8 @@ void CommitSim::RunLife() {
     DropRetired drop(kJob);
     Drive(world, runner, drop, crashes, [] {});
   }
+  if (!options_.abort) DeleteOlder(world, runner, crashes);
+  EmptyAllTrash(world, runner, crashes);
   End(std::move(world));
 }
 
@@ -406,6 +399,7 @@ void CommitSim::RecoverAndSettle(World& world, absl::string_view node, int crash
       if (record.attempt == record_.attempt) TellDecision(world, decide.decision());
     });
   }
+  EmptyAllTrash(world, runner, crashes);
 }
 
 // All faults are over: a daemon starts, then another, then a save.
@@ -430,147 +424,6 @@ void CommitSim::End(World world) {
   }
   CheckNextSave(world);
   if (!stopped()) trail_.resize(depth);
-}
-
-// --- Two at a time.
-
-CommitSim::PairState CommitSim::PairState::Clone() const {
-  PairState copy{
-      .world = world.Clone(), .machines = machines, .runners = {}, .histories = histories};
-  for (size_t i = 0; i < copy.runners.size(); ++i) {
-    copy.runners[i] = std::make_unique<ActionRunner>(*copy.world.disk, nullptr);
-    for (const auto& [path, file] : runners[i]->open_files()) {
-      copy.runners[i]->Adopt(path, copy.world.disk->Adopt(*file));
-    }
-  }
-  return copy;
-}
-
-void CommitSim::RunPair(Pair pair) {
-  World world = NewWorld();
-  auto first = std::make_unique<ActionRunner>(*world.disk, nullptr);
-  auto second = std::make_unique<ActionRunner>(*world.disk, nullptr);
-  BeginAttempt begin = NewBegin(kId, options_.replace, 0xa);
-  Drive(world, *first, begin, 0, [] {});
-  CKPT_CHECK(begin.result().ok(), "the attempt begins");
-  record_ = Expect(*begin.result());
-  world.told.begun = true;
-  bool finishing = pair == Pair::kAbortAndFinish || pair == Pair::kCommitAndFinish;
-  std::optional<FinishNode> last;
-  for (size_t node = 0; node < options_.nodes; ++node) {
-    WriteShards(world, *second, record_, node, 0);
-    FinishNode finish = NewFinish(record_, node);
-    if (finishing && node + 1 == options_.nodes) {
-      last.emplace(std::move(finish));
-      break;
-    }
-    Drive(world, *second, finish, 0, [] {});
-    world.told.durable_nodes |= 1u << node;
-    reports_.push_back(*finish.result());
-  }
-  bool abort = pair == Pair::kAbortAndFinish || pair == Pair::kAbortAndRecover;
-  world.told.abort_asked = abort || pair == Pair::kCommitAndAbort || pair == Pair::kCommitAndFinish;
-  PairState state{.world = std::move(world), .machines = {}, .runners = {}, .histories = {}};
-  state.machines[0].emplace(abort ? NewAbort(record_, "a") : NewCommit(record_, "a"));
-  if (last.has_value()) {
-    state.machines[1].emplace(*std::move(last));
-  } else if (pair == Pair::kCommitAndRecover || pair == Pair::kAbortAndRecover) {
-    state.machines[1].emplace(NewRecover("b"));
-  } else {
-    state.machines[1].emplace(pair == Pair::kCommitAndAbort ? NewAbort(record_, "b")
-                                                            : NewCommit(record_, "b"));
-  }
-  state.runners = {std::move(first), std::move(second)};
-  others_at_work_ = true;
-  StepPair(state);
-}
-
-void CommitSim::StepPair(const PairState& state) {
-  if (stopped()) return;
-  if (!IsNew(state.world, absl::StrCat(state.histories[0], "|", state.histories[1]))) return;
-  Check(state.world);
-  Crash(state.world, 0);
-  bool finished = true;
-  for (size_t i = 0; i < 2 && !stopped(); ++i) {
-    PairState next = state.Clone();
-    Machine& machine = AsMachine(*next.machines[i]);
-    if (!machine.Next().has_value()) continue;
-    finished = false;
-    size_t depth = trail_.size();
-    ActionResult result = RunAction(*next.runners[i], *machine.Next());
-    trail_.back() = absl::StrCat("[", i, "] ", trail_.back(), " -> ",
-                                 absl::StatusCodeToString(result.status.code()));
-    next.histories[i] = absl::StrCat(
-        std::hash<std::string>()(absl::StrCat(next.histories[i], "|", TextOf(result))));
-    machine.Done(std::move(result));
-    if (auto* decide = std::get_if<Decide>(&*next.machines[i])) {
-      TellDecision(next.world, decide->decision());
-    } else if (auto* recover = std::get_if<Recover>(&*next.machines[i]);
-               recover != nullptr && !machine.Next().has_value()) {
-      TellRecovered(next.world, *recover);
-    }
-    StepPair(next);
-    if (!stopped()) trail_.resize(depth);
-  }
-  if (finished) End(state.world.Clone());
-}
-
-// --- Faults.
-
-int CommitSim::RunFaults(const Fault& fault) {
-  for (fault_at_ = 0;; ++fault_at_) {
-    World world = NewWorld();
-    fault_ = fault;
-    actions_ = 0;
-    counting_ = true;
-    RunSaveWithFaults(world);
-    counting_ = false;
-    bool fired = actions_ > fault_at_;
-    fault_.reset();
-    if (!fired || stopped()) return fault_at_;
-    // The daemon ends, or the power does; then a daemon starts.
-    Crash(world, 0);
-    End(std::move(world));
-  }
-}
-
-void CommitSim::RunSaveWithFaults(World& world) {
-  ActionRunner runner(*world.disk, nullptr);
-  BeginAttempt begin = NewBegin(kId, options_.replace, 0xa);
-  Drive(world, runner, begin, 0, [] {});
-  if (!begin.result().ok()) return;
-  record_ = Expect(*begin.result());
-  world.told.begun = true;
-  bool durable = true;
-  for (size_t node = 0; node < options_.nodes && durable; ++node) {
-    int before = actions_;
-    WriteShards(world, runner, record_, node, 0);
-    if (fault_at_ < actions_ && fault_at_ >= before) {
-      durable = false;
-      break;
-    }
-    FinishNode finish = NewFinish(record_, node);
-    Drive(world, runner, finish, 0, [] {});
-    durable = finish.result().ok();
-    if (!durable) break;
-    world.told.durable_nodes |= 1u << node;
-    reports_.push_back(*finish.result());
-  }
-  // An error before the commit rename may lead to an abort, so recovery need not commit.
-  world.told.abort_asked = true;
-  Decide decide = durable ? NewCommit(record_, "a") : NewAbort(record_, "a");
-  Drive(world, runner, decide, 0, [&] { TellDecision(world, decide.decision()); });
-  if (!decide.decision().has_value()) return Violate("no decision");
-  // After one fault, storage leaves it open only where a rename may or may not stay.
-  bool is_open =
-      absl::StartsWith(first_fault_, "syncdir") || absl::StartsWith(first_fault_, "rename");
-  if (decide.decision()->kind == Decision::Kind::kUnknown && !fault_->lasting && !is_open) {
-    Violate(absl::StrCat("unknown after one fault: ", first_fault_));
-  }
-  if (decide.decision()->kind == Decision::Kind::kFailed &&
-      decide.decision()->failure.status.ok()) {
-    Violate("failed without a reason");
-  }
 }
 
 // --- The oracle.

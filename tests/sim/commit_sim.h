@@ -17,6 +17,8 @@
 //   6. Recovering twice changes nothing, leaves no unfinished attempt and no shard of a failed one.
 //   7. Foreign files stay as they are.
 //   8. When the faults stop, the next save commits and is the latest.
+//   9. A checkpoint of another id is listed until it is to be deleted, and never again once its
+//      deletion was told. The newest committed is never deleted, so one is always listed.
 #ifndef CKPTD_TESTS_SIM_COMMIT_SIM_H_
 #define CKPTD_TESTS_SIM_COMMIT_SIM_H_
 
@@ -33,7 +35,9 @@
 #include "absl/strings/string_view.h"
 #include "storage/commit/action.h"
 #include "storage/commit/begin_attempt.h"
+#include "storage/commit/cleanup.h"
 #include "storage/commit/decide.h"
+#include "storage/commit/delete_checkpoint.h"
 #include "storage/commit/finish_node.h"
 #include "storage/commit/recover.h"
 #include "storage/commit/runner.h"
@@ -50,7 +54,8 @@ class CommitSim {
     bool replace = false;  // There is an older checkpoint of the same id.
     bool foreign = false;  // Foreign files and folders on every level.
     bool abort = false;    // The coordinator aborts instead of committing.
-    int crashes = 2;       // One after the other, at most.
+    int older = 0;    // Committed checkpoints of other ids, which are deleted once the save is.
+    int crashes = 2;  // One after the other, at most.
   };
 
   // Two that act on one attempt at the same time, when both nodes are durable, unless said
@@ -60,8 +65,10 @@ class CommitSim {
     kCommitAndCommit,   // Two coordinators.
     kCommitAndRecover,  // The coordinator commits while another daemon starts.
     kAbortAndRecover,
-    kAbortAndFinish,   // The second node is still at work when the coordinator aborts …
-    kCommitAndFinish,  // … or tries to commit.
+    kAbortAndFinish,    // The second node is still at work when the coordinator aborts …
+    kCommitAndFinish,   // … or tries to commit.
+    kCommitAndDelete,   // The only older checkpoint is deleted as soon as the new one is seen …
+    kReplaceAndDelete,  // … or the one that is just being replaced.
   };
 
   // An action of one save goes wrong.
@@ -91,7 +98,11 @@ class CommitSim {
     World Clone() const { return {disk->Clone(), told}; }
   };
 
-  using AnyMachine = std::variant<Decide, FinishNode, Recover>;
+  using AnyMachine =
+      std::variant<Decide, FinishNode, Recover, DeleteCheckpoint, DropRetired, EmptyTrash>;
+
+  static constexpr char kJob[] = "job";
+  static constexpr char kId[] = "step-1";
 
   struct PairState {
     World world;
@@ -119,13 +130,21 @@ class CommitSim {
   void WriteShards(World& world, ActionRunner& runner, const AttemptRecord& record, size_t node,
                    int crashes);
 
+  // What retention does after a commit, and the sweep of the trash.
+  static std::string OlderId(int index);
+  DeleteCheckpoint NewDelete(World& world, absl::string_view id) const;
+  void DeleteOlder(World& world, ActionRunner& runner, int crashes);
+  void EmptyAllTrash(World& world, ActionRunner& runner, int crashes);
+
   // Runs a machine; after each action `tell` says what is told, then everything is checked.
   void Drive(World& world, ActionRunner& runner, Machine& machine, int crashes,
              const std::function<void()>& tell);
   ActionResult RunAction(ActionRunner& runner, const Action& action);
+  static std::string TextOf(const Action& action);
   void TellDecision(World& world, const std::optional<Decision>& decision);
   void TellRecovered(World& world, const Recover& recover);
   void TellListed(World& world);
+  void TellDeleted(World& world, const DeleteCheckpoint& deletion);
 
   void Crash(const World& world, int crashes);
   void AfterCrash(World world, int crashes);

@@ -75,6 +75,16 @@ TEST(CommitSim, AReplacementByTwoAtOnceHasOneOutcome) {
   RunPair("replace, commit and recover", {.replace = true}, CommitSim::Pair::kCommitAndRecover);
 }
 
+TEST(CommitSim, OlderCheckpointsAreDeletedAfterACommitThroughEveryTwoCrashes) {
+  RunLife("delete the older", {.foreign = true, .older = 2, .crashes = 1});
+  RunLife("delete the older, two crashes", {.older = 1});
+}
+
+TEST(CommitSim, ADeletionBesideACommitNeverTakesTheNewest) {
+  RunPair("commit and delete", {.older = 1}, CommitSim::Pair::kCommitAndDelete);
+  RunPair("replace and delete", {.replace = true, .older = 1}, CommitSim::Pair::kReplaceAndDelete);
+}
+
 void RunFaults(const char* what, const CommitSim::Options& options, const CommitSim::Fault& fault) {
   CommitSim sim(options);
   int actions = sim.RunFaults(fault);

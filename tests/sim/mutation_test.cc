@@ -21,7 +21,8 @@ std::string Search(Mutation mutation) {
     return !found.empty();
   };
   for (const CommitSim::Options& options :
-       {CommitSim::Options{}, CommitSim::Options{.abort = true}, CommitSim::Options{.nodes = 2}}) {
+       {CommitSim::Options{}, CommitSim::Options{.abort = true}, CommitSim::Options{.nodes = 2},
+        CommitSim::Options{.older = 1}}) {
     CommitSim sim(options);
     sim.RunLife();
     if (keep(sim)) break;
@@ -29,6 +30,13 @@ std::string Search(Mutation mutation) {
   for (CommitSim::Pair pair : {CommitSim::Pair::kCommitAndAbort}) {
     if (!found.empty()) break;
     CommitSim sim({.nodes = 2});
+    sim.RunPair(pair);
+    keep(sim);
+  }
+  for (CommitSim::Pair pair :
+       {CommitSim::Pair::kCommitAndDelete, CommitSim::Pair::kReplaceAndDelete}) {
+    if (!found.empty()) break;
+    CommitSim sim({.replace = pair == CommitSim::Pair::kReplaceAndDelete, .older = 1});
     sim.RunPair(pair);
     keep(sim);
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "storage/format/paths.h"
 
 namespace ckptd {
@@ -22,7 +23,10 @@ bool HasRecord(Disk& disk, const std::string& folder, const AttemptName& attempt
 }  // namespace
 
 std::string Told::Text() const {
-  return absl::StrCat(begun, durable_nodes, abort_asked, committed, failed);
+  std::string text = absl::StrCat(begun, durable_nodes, abort_asked, committed, failed, ",",
+                                  absl::StrJoin(deleting, ","));
+  for (const AttemptName& attempt : deleted) absl::StrAppend(&text, ",", ToString(attempt));
+  return text;
 }
 
 bool IsListed(const std::vector<CheckpointInfo>& list, const AttemptName& attempt) {
@@ -71,9 +75,23 @@ std::string Oracle::CheckList(const std::vector<CheckpointInfo>& list, const Tol
   if (told.committed && !is_new) return "committed was told, and it is not listed";
   if (told.failed && is_new) return "failed was told, and it is listed";
   if (is_new && is_old) return "both the old and the new one are listed";
-  if (old_.has_value() && !is_new && !is_old) {
+  bool may_miss = old_.has_value() && told.deleting.contains(expected_.at(*old_).id);
+  if (old_.has_value() && !is_new && !is_old && !may_miss) {
     return "a reader finds neither the old nor the new one";
   }
+  return CheckDeleted(list, told);
+}
+
+std::string Oracle::CheckDeleted(const std::vector<CheckpointInfo>& list, const Told& told) const {
+  for (const AttemptName& attempt : told.deleted) {
+    if (IsListed(list, attempt)) return "deleted was told, and it is listed";
+  }
+  for (const AttemptName& attempt : older_) {
+    if (!IsListed(list, attempt) && !told.deleting.contains(expected_.at(attempt).id)) {
+      return "an older checkpoint is gone that nobody deletes";
+    }
+  }
+  if (!older_.empty() && list.empty()) return "no checkpoint is left";
   return "";
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct Told {
   bool abort_asked = false;    // So nobody may count on a commit.
   bool committed = false;      // Or listed by a daemon.
   bool failed = false;
+  std::set<std::string> deleting;  // Ids whose deletion somebody has begun …
+  std::set<AttemptName> deleted;   // … and what was told to be deleted.
 
   std::string Text() const;
 };
@@ -39,6 +42,8 @@ class Oracle {
 
   // A committed checkpoint that the save is to replace.
   void SetOld(const AttemptName& attempt) { old_ = attempt; }
+  // A committed checkpoint of another id.
+  void AddOlder(const AttemptName& attempt) { older_.push_back(attempt); }
   void AddForeign(std::string path, std::string content);
   const std::map<std::string, std::string>& foreign() const { return foreign_; }
 
@@ -57,12 +62,14 @@ class Oracle {
 
   std::string CheckList(const std::vector<CheckpointInfo>& list, const Told& told,
                         const AttemptName& attempt) const;
+  std::string CheckDeleted(const std::vector<CheckpointInfo>& list, const Told& told) const;
   std::string CheckWhole(Disk& disk, const CheckpointInfo& info) const;
   std::string CheckForeign(Disk& disk) const;
 
   std::map<AttemptName, Expected> expected_;
   std::map<std::string, std::string> foreign_;  // Path and content.
   std::optional<AttemptName> old_;
+  std::vector<AttemptName> older_;
 };
 
 }  // namespace ckptd

@@ -157,6 +157,10 @@ TEST_F(Protocol, AnIdThatExistsIsRefusedUnlessReplaced) {
   DropRetired drop("job");
   runner_.RunToEnd(drop);
   EXPECT_TRUE(NamesIn("job/retired").empty());
+  ASSERT_EQ(drop.trashed().size(), 1u);
+  EmptyTrash empty("job", drop.trashed()[0]);
+  runner_.RunToEnd(empty);
+  EXPECT_TRUE(empty.removed());
   EXPECT_TRUE(NamesIn("job/trash").empty());
 }
 
@@ -359,16 +363,46 @@ TEST_F(Protocol, TheNewestIsNotDeletedUnlessAllowed) {
   };
   EXPECT_TRUE(absl::IsNotFound(run({.job = "job", .checkpoint_id = "none"})));
   EXPECT_TRUE(absl::IsFailedPrecondition(run({.job = "job", .checkpoint_id = "y"})));
-  EXPECT_TRUE(run({.job = "job", .checkpoint_id = "x", .remove_bytes = false}).ok());
-  std::vector<RetiredName> trash = *ListTrash(disk_, "job");
-  ASSERT_EQ(trash.size(), 1u);
-  EXPECT_EQ(trash[0].id, "x");
+  EXPECT_TRUE(run({.job = "job", .checkpoint_id = "x"}).ok());
+  EXPECT_TRUE(absl::IsNotFound(run({.job = "job", .checkpoint_id = "x"})));
+  EXPECT_EQ(ListTrash(disk_, "job")->size(), 1u);
   EXPECT_TRUE(run({.job = "job", .checkpoint_id = "y", .allow_newest = true}).ok());
-  EXPECT_EQ(NamesIn("job/trash").size(), 1u);
-  RemoveFolder remove = RemoveTrashed("job", trash[0].id, trash[0].attempt);
-  runner_.RunToEnd(remove);
+  EXPECT_TRUE(NamesIn("job/retired").empty());
+  std::vector<RetiredName> trash = *ListTrash(disk_, "job");
+  ASSERT_EQ(trash.size(), 2u);
+  EXPECT_EQ(trash[0].id, "x");
+  for (const RetiredName& name : trash) {
+    EmptyTrash empty("job", name);
+    runner_.RunToEnd(empty);
+    EXPECT_TRUE(empty.removed()) << empty.status();
+  }
   EXPECT_TRUE(NamesIn("job/trash").empty());
   EXPECT_TRUE(absl::IsNotFound(Latest(disk_, "job").status()));
+}
+
+TEST_F(Protocol, AnotherAttemptThanTheExpectedIsNotDeleted) {
+  AttemptName first = Save("x").attempt;
+  Save("x", true);
+  Save("y");
+  DeleteCheckpoint machine({.job = "job", .checkpoint_id = "x", .expected = first});
+  runner_.RunToEnd(machine);
+  EXPECT_TRUE(absl::IsAborted(machine.result().status())) << machine.result().status();
+  EXPECT_TRUE(FindCheckpoint(disk_, "job", "x").ok());
+}
+
+TEST_F(Protocol, PredecessorsAreDeletedToo) {
+  Save("x");
+  AttemptName second = Save("x", true).attempt;
+  Save("y");
+  ASSERT_EQ(NamesIn("job/retired").size(), 1u);
+  DeleteCheckpoint machine({.job = "job", .checkpoint_id = "x"});
+  runner_.RunToEnd(machine);
+  ASSERT_TRUE(machine.result().ok()) << machine.result().status();
+  EXPECT_EQ(machine.result()->attempt, second);
+  EXPECT_EQ(machine.trashed().size(), 2u);
+  EXPECT_EQ(NamesIn("job/trash").size(), 2u);
+  RunRecover();
+  EXPECT_EQ(ListCheckpoints(disk_, "job")->size(), 1u);
 }
 
 TEST_F(Protocol, ForeignFilesSurviveDeletion) {
@@ -376,7 +410,11 @@ TEST_F(Protocol, ForeignFilesSurviveDeletion) {
   WriteFile("job/checkpoints/x/notes.txt", "mine");
   DeleteCheckpoint machine({.job = "job", .checkpoint_id = "x", .allow_newest = true});
   runner_.RunToEnd(machine);
-  ASSERT_TRUE(machine.result().ok());
+  ASSERT_EQ(machine.trashed().size(), 1u);
+  EmptyTrash empty("job", machine.trashed()[0]);
+  runner_.RunToEnd(empty);
+  EXPECT_TRUE(empty.status().ok());
+  EXPECT_FALSE(empty.removed());
   std::string trashed = TrashedCheckpointDir("job", "x", machine.result()->attempt);
   EXPECT_EQ(NamesIn(trashed), Names({"notes.txt"}));
 }
