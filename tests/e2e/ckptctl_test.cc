@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/cli/exit_code.h"
 #include "client/cpp/session.h"
@@ -213,6 +214,28 @@ TEST_F(Ckptctl, AStoppedDaemonIsUnreachableAndItsRootStillReadable) {
   StopDaemon();
   EXPECT_EQ(Tool({"latest"}).exit_code, kExitUnreachable);
   EXPECT_EQ(Offline({"latest"}).out, "step-1\n");
+}
+
+TEST_F(Ckptctl, AWatchSaysThatADaemonIsAwayAndGoesOnWithTheNext) {
+  RunningTool watch({"--socket", folder_ + "/s", "status", "--watch"}, {});
+  auto shows = [&](const std::string& text) {
+    for (int i = 0; i < 6000; ++i) {
+      if (watch.OutSoFar().find(text) != std::string::npos) return true;
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    return false;
+  };
+  EXPECT_TRUE(shows(absl::StrCat("pid ", daemon_, ",")));
+  ::kill(daemon_, SIGKILL);
+  ::waitpid(daemon_, nullptr, 0);
+  EXPECT_TRUE(shows("daemon away for "));
+  StartDaemon();
+  EXPECT_TRUE(shows(absl::StrCat("pid ", daemon_, ",")));
+  ::kill(daemon_, SIGSTOP);
+  EXPECT_TRUE(shows("did not answer in time"));
+  ::kill(watch.pid(), SIGINT);
+  EXPECT_EQ(watch.Wait().exit_code, kExitInterrupted);
+  ::kill(daemon_, SIGCONT);
 }
 
 TEST_F(Ckptctl, ADaemonThatDoesNotAnswerIsATimeout) {
