@@ -120,6 +120,8 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
 
   // How long a rank waits for the others to join before it is planned without them.
   static constexpr absl::Duration kPlanPatience = absl::Seconds(1);
+  // So long after what a failed attempt left could not be cleaned up, it is tried again.
+  static constexpr absl::Duration kCleanUpAgain = absl::Seconds(5);
 
   // `on_end` is called once, on the loop, after the outcome was told to the ranks.
   Attempt(AttemptContext& context, std::shared_ptr<Root> root, const SessionInfo& first,

@@ -213,18 +213,23 @@ void Attempt::CleanUp() {
   }
   root_->writers().Post([self = shared_from_this(), result = result_, outcome = MakeOutcome()] {
     ActionRunner runner(self->root_->disk(), nullptr);
+    absl::Status status;
     if (result == Result::kFailed) {
       FinishFailed finish({.job = self->record_.job,
                            .attempt = self->record_.attempt,
                            .otherwise = outcome,
                            .file_mode = self->FileMode()});
       runner.RunToEnd(finish);
+      status = finish.status();
       PruneFailed prune(self->record_.job);
       runner.RunToEnd(prune);
     }
     auto space = self->root_->disk().Space();
-    self->context_.loop.Post([self, space] {
+    self->context_.loop.Post([self, space, status] {
       if (space.ok()) self->root_->SetFreeBytes(space->free_bytes);
+      // On a root that is unhealthy the next start does it.
+      if (status.ok() || !self->root_->healthy()) return;
+      self->context_.loop.After(kCleanUpAgain, [self] { self->CleanUp(); });
     });
   });
 }

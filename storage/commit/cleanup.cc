@@ -66,9 +66,12 @@ void FinishFailed::Advance(ActionResult result) {
   if (state_ == State::kRemove) {
     remove_->Done(std::move(result));
     if (DoNextOf(*remove_)) return;
-    status_ = remove_->status();
-    if (!std::exchange(full_, false) || !status_.ok()) return;
-    return Go(State::kReadOutcome, ReadFileAction(std::move(outcome_path)));  // Now there is room.
+    if (!std::exchange(again_, false)) {
+      if (status_.ok()) status_ = remove_->status();
+      return;
+    }
+    status_ = absl::OkStatus();
+    return Go(State::kReadOutcome, ReadFileAction(std::move(outcome_path)));
   }
   if (state_ == State::kCreate && absl::IsAlreadyExists(status)) {
     // The one that has made the attempt fail writes it itself.
@@ -78,8 +81,8 @@ void FinishFailed::Advance(ActionResult result) {
   bool may_fail = state_ == State::kReadRecord || absl::IsNotFound(status);
   if (!status.ok() && !may_fail) {
     status_ = status;
-    if (remove_ || !absl::IsResourceExhausted(status)) return;
-    full_ = true;  // The shards take the room.
+    if (remove_) return;
+    again_ = true;  // Perhaps the shards take the room; what went wrong, they go.
     return StartRemove();
   }
   switch (state_) {

@@ -47,7 +47,8 @@ class RemoveFolder : public Machine {
 //
 // Steps: 1. Read the outcome. 2. If there is none that can be read: read the attempt's record,
 // remove the outcome, write `otherwise` and sync it and the folder. 3. RemoveFolder, keeping the
-// two records. A disk too full for step 2: step 3, then again from step 1.
+// two records. If steps 1 or 2 fail (the disk may be too full): step 3, then once more from step 1.
+// After an error the whole machine may be run again.
 class FinishFailed : public Machine {
  public:
   struct Options {
@@ -83,7 +84,7 @@ class FinishFailed : public Machine {
   std::string folder_;
   State state_ = State::kReadOutcome;
   std::optional<Outcome> written_;
-  bool full_ = false;  // The outcome found no room; it is written after the shards are gone.
+  bool again_ = false;  // The outcome could not be written; after the shards are gone it may be.
   std::optional<RemoveFolder> remove_;
   absl::Status status_;
 };

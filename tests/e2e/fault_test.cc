@@ -241,5 +241,22 @@ TEST_F(Faults, ThatFlipAByteOnTheWayToTheDiskAreFoundByVerifyAndLoad) {
   committed_.clear();
 }
 
+// The shards of a failed attempt go though its outcome cannot be written, and that comes later.
+TEST_F(Faults, WhatAFailedAttemptLeavesIsCleanedUpAgain) {
+  site_.SetFaults("write:shard=error:EIO;create:OUTCOME=error:EIO");
+  EXPECT_EQ(Save("x")["event"], "failed");
+  const auto left = [&](absl::string_view name) {
+    for (const auto& [path, content] : ReadTree(site_.root() + "/job/failed")) {
+      if (absl::StrContains(path, name)) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(Eventually([&] { return !left("shard-"); }));
+  EXPECT_FALSE(left("OUTCOME"));
+  site_.SetFaults("");
+  EXPECT_TRUE(Eventually([&] { return left("OUTCOME"); }));
+  ExpectNextCommits();
+}
+
 }  // namespace
 }  // namespace ckptd
