@@ -99,10 +99,10 @@ class Planner {
     wanted_.insert(key);
     const Tensor& tensor = found->second;
     if (want.dtype != tensor.info->dtype || want.shape != tensor.info->shape) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensor \"", want.name, "\" is stored as ", Info(tensor.info->dtype).name,
-                       " ", ShapeString(tensor.info->shape), ", and the target is ",
-                       Info(want.dtype).name, " ", ShapeString(want.shape)));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor ", QuoteName(want.name), " is stored as ", Info(tensor.info->dtype).name, " ",
+          ShapeString(tensor.info->shape), ", and the target is ", Info(want.dtype).name, " ",
+          ShapeString(want.shape)));
     }
     for (uint32_t box = 0; box < want.boxes.size(); ++box) {
       RETURN_IF_ERROR(AddBox(index, box, want, tensor));
@@ -133,7 +133,7 @@ class Planner {
   absl::Status AddBox(uint32_t index, uint32_t box_index, const Want& want, const Tensor& tensor) {
     const Box& box = want.boxes[box_index];
     absl::Status inside = CheckInside(box, want.shape);
-    if (!inside.ok()) return WithContext(inside, absl::StrCat("tensor \"", want.name, "\""));
+    if (!inside.ok()) return WithContext(inside, absl::StrCat("tensor ", QuoteName(want.name)));
     if (Elements(box.sizes) == 0) return absl::OkStatus();
     if (const Tensor::Place* place = tensor.Find(box)) {
       const StoredChunk& chunk = *place->chunk;
@@ -144,7 +144,7 @@ class Planner {
                  });
       return absl::OkStatus();
     }
-    return absl::InvalidArgumentError(absl::StrCat("tensor \"", want.name, "\": the box ",
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", QuoteName(want.name), ": the box ",
                                                    ToString(box),
                                                    " does not lie inside one stored chunk"));
   }
@@ -197,8 +197,9 @@ class Planner {
 std::string Quoted(const std::vector<std::string>& names) {
   constexpr size_t kShown = 10;
   size_t shown = std::min(names.size(), kShown);
-  std::string list =
-      absl::StrCat("\"", absl::StrJoin(names.begin(), names.begin() + shown, "\", \""), "\"");
+  std::string list = absl::StrJoin(
+      names.begin(), names.begin() + shown, ", ",
+      [](std::string* out, const std::string& name) { absl::StrAppend(out, QuoteName(name)); });
   if (shown < names.size()) absl::StrAppend(&list, " and ", names.size() - shown, " more");
   return list;
 }

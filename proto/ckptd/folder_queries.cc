@@ -12,6 +12,7 @@
 #include "storage/catalog/verdict.h"
 #include "storage/catalog/verify.h"
 #include "storage/format/paths.h"
+#include "storage/plan/rank_plan.h"
 
 namespace ckptd {
 namespace {
@@ -55,7 +56,7 @@ absl::StatusOr<std::vector<std::string>> FolderQueries::JobsOf(const std::string
   if (std::find(jobs.begin(), jobs.end(), job) == jobs.end()) {
     return absl::NotFoundError(jobs.empty()
                                    ? absl::StrCat("nothing there: ", path_, " has no job")
-                                   : absl::StrCat("no job \"", job, "\" in ", path_,
+                                   : absl::StrCat("no job ", QuoteName(job), " in ", path_,
                                                   "; there are: ", absl::StrJoin(jobs, ", ")));
   }
   return std::vector<std::string>{job};
@@ -173,7 +174,7 @@ absl::StatusOr<std::vector<CheckpointInfo>> FolderQueries::ToVerify(
                               [&id](const CheckpointInfo& info) { return info.id == id; });
     if (found == listed.end()) {
       absl::Status why = FindCheckpoint(disk_, one, id).status();
-      return why.ok() ? absl::NotFoundError(absl::StrCat("no checkpoint \"", id, "\"")) : why;
+      return why.ok() ? absl::NotFoundError(absl::StrCat("no checkpoint ", QuoteName(id))) : why;
     }
     chosen.push_back(*found);
   }

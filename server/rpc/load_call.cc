@@ -4,7 +4,6 @@
 
 #include "proto/ckptd/convert.h"
 #include "proto/ckptd/version.h"
-#include "server/rpc/requests.h"
 #include "server/rpc/status_conversion.h"
 #include "storage/base/status.h"
 
@@ -46,7 +45,7 @@ absl::Status LoadCall::OnMessage() {
       return absl::OkStatus();
     case v1::LoadRequest::kWants: {
       if (!begun_ || wanted_) return absl::InvalidArgumentError("the wants come once, after begin");
-      RETURN_IF_ERROR(AppendWants(request_.wants(), wants_));
+      RETURN_IF_ERROR(AppendWants(request_.wants(), wants_, wants_size_));
       if (!request_.wants().last()) return absl::OkStatus();
       wanted_ = true;
       LoadRequest request = ParseLoadBegin(begin_);

@@ -9,6 +9,7 @@
 
 #include "proto/ckptd/v1/checkpoint.pb.h"
 #include "server/core.h"
+#include "server/rpc/requests.h"
 #include "server/rpc/send_queue.h"
 
 namespace ckptd {
@@ -49,6 +50,7 @@ class LoadCall : public grpc::ServerBidiReactor<v1::LoadRequest, v1::LoadReply>,
   bool wanted_ = false;
   v1::LoadBegin begin_;
   std::vector<Want> wants_;
+  PlanSize wants_size_;
 
   // Of the loop.
   bool gone_ = false;  // The client is.

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "server/rpc/requests.h"
 #include "server/rpc/status_conversion.h"
 #include "storage/plan/image_layout.h"
 
@@ -43,7 +42,7 @@ void PrewarmCall::OnReadDone(bool ok) {
     return;
   }
   if (complete_) return;
-  absl::Status status = AppendPlanPart(request_.plan(), plan_);
+  absl::Status status = AppendPlanPart(request_.plan(), plan_, plan_size_);
   if (status.ok() && request_.plan().last()) status = ValidateRankPlan(plan_);
   if (!status.ok()) {
     complete_ = true;

@@ -10,6 +10,7 @@
 
 #include "proto/ckptd/v1/checkpoint.pb.h"
 #include "server/core.h"
+#include "server/rpc/requests.h"
 
 namespace ckptd {
 
@@ -35,6 +36,7 @@ class PrewarmCall : public grpc::ServerReadReactor<v1::PrewarmRequest>,
   std::shared_ptr<PrewarmCall> self_;  // Until OnDone.
   v1::PrewarmRequest request_;
   RankPlan plan_;
+  PlanSize plan_size_;
   bool complete_ = false;
 };
 

@@ -27,19 +27,30 @@ Box FromProto(const v1::Box& box) {
 absl::StatusOr<DType> ParseDType(uint32_t number, absl::string_view name) {
   if (number > 255 || !IsDType(static_cast<int>(number))) {
     return absl::InvalidArgumentError(
-        absl::StrCat("tensor \"", name, "\": ", number, " is no dtype"));
+        absl::StrCat("tensor ", QuoteName(name), ": ", number, " is no dtype"));
   }
   return static_cast<DType>(number);
 }
 
+absl::Status CheckSize(absl::string_view what, const PlanSize& size) {
+  if (size.entries > kEntriesPerRankMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " has at most ", kEntriesPerRankMax, " entries"));
+  }
+  if (size.bytes > kPlanBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " has at most ", kPlanBytesMax, " bytes of description"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::Status AppendPlanPart(const v1::PlanPart& part, RankPlan& plan) {
-  if (plan.tensors.size() + part.tensors_size() + plan.items.size() + part.items_size() >
-      kEntriesPerRankMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a plan has at most ", kEntriesPerRankMax, " entries"));
-  }
+absl::Status AppendPlanPart(const v1::PlanPart& part, RankPlan& plan, PlanSize& size) {
+  size.entries += part.tensors_size() + part.items_size();
+  for (const v1::TensorEntry& message : part.tensors()) size.entries += message.chunks_size();
+  size.bytes += part.ByteSizeLong();
+  RETURN_IF_ERROR(CheckSize("a plan", size));
   for (const v1::TensorEntry& message : part.tensors()) {
     TensorEntry entry;
     entry.name = message.name();
@@ -53,7 +64,7 @@ absl::Status AppendPlanPart(const v1::PlanPart& part, RankPlan& plan) {
   for (const v1::ItemEntry& message : part.items()) {
     if (message.kind() < v1::ITEM_KIND_JSON || message.kind() > v1::ITEM_KIND_BYTES) {
       return absl::InvalidArgumentError(
-          absl::StrCat("item \"", message.name(), "\": ", message.kind(), " is no kind"));
+          absl::StrCat("item ", QuoteName(message.name()), ": ", message.kind(), " is no kind"));
     }
     ItemEntry entry;
     entry.name = message.name();
@@ -96,7 +107,7 @@ absl::StatusOr<ResumeState> ParseResume(const v1::Resume& resume) {
   std::optional<AttemptName> attempt = ParseAttemptName(resume.attempt());
   if (!attempt) {
     return absl::InvalidArgumentError(
-        absl::StrCat("\"", resume.attempt(), "\" is no attempt's name"));
+        absl::StrCat(QuoteName(resume.attempt()), " is no attempt's name"));
   }
   ResumeState state;
   state.attempt = *attempt;
@@ -121,18 +132,19 @@ LoadRequest ParseLoadBegin(const v1::LoadBegin& begin) {
   return request;
 }
 
-absl::Status AppendWants(const v1::LoadWants& part, std::vector<Want>& wants) {
-  if (wants.size() + part.wants_size() > kEntriesPerRankMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a load wants at most ", kEntriesPerRankMax, " tensors"));
-  }
+absl::Status AppendWants(const v1::LoadWants& part, std::vector<Want>& wants, PlanSize& size) {
+  size.entries += part.wants_size();
+  for (const v1::Want& message : part.wants()) size.entries += message.boxes_size();
+  size.bytes += part.ByteSizeLong();
+  RETURN_IF_ERROR(CheckSize("what a load wants", size));
   for (const v1::Want& message : part.wants()) {
     Want want;
     want.name = message.name();
     ASSIGN_OR_RETURN(want.dtype, ParseDType(message.dtype(), message.name()));
     want.shape.assign(message.shape().begin(), message.shape().end());
     absl::StatusOr<uint64_t> bytes = CheckedBytes(want.shape, Info(want.dtype).size_bytes);
-    if (!bytes.ok()) return WithContext(bytes.status(), absl::StrCat("tensor \"", want.name, "\""));
+    if (!bytes.ok())
+      return WithContext(bytes.status(), absl::StrCat("tensor ", QuoteName(want.name)));
     want.rank_local = message.rank_local();
     for (const v1::Box& box : message.boxes()) want.boxes.push_back(FromProto(box));
     wants.push_back(std::move(want));

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "proto/ckptd/convert.h"
 #include "proto/ckptd/version.h"
-#include "server/rpc/requests.h"
 #include "server/rpc/status_conversion.h"
 #include "storage/base/status.h"
 
@@ -60,7 +59,7 @@ absl::Status SaveCall::OnMessage() {
     case v1::SaveRequest::kPlan:
       if (!begun_ || planned_)
         return absl::InvalidArgumentError("the plan comes once, after begin");
-      RETURN_IF_ERROR(AppendPlanPart(request_.plan(), *plan_));
+      RETURN_IF_ERROR(AppendPlanPart(request_.plan(), *plan_, plan_size_));
       return request_.plan().last() ? OnPlanComplete() : absl::OkStatus();
     case v1::SaveRequest::kSealed:
       if (!planned_) return absl::InvalidArgumentError("blocks are sealed after the plan");

@@ -10,6 +10,7 @@
 
 #include "proto/ckptd/v1/checkpoint.pb.h"
 #include "server/core.h"
+#include "server/rpc/requests.h"
 #include "server/rpc/send_queue.h"
 
 namespace ckptd {
@@ -56,6 +57,7 @@ class SaveCall : public grpc::ServerBidiReactor<v1::SaveRequest, v1::SaveReply>,
   bool planned_ = false;
   v1::SaveBegin begin_;
   std::shared_ptr<RankPlan> plan_ = std::make_shared<RankPlan>();
+  PlanSize plan_size_;
 
   // Of the loop.
   bool gone_ = false;  // The client is, or its stream.

@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "proto/ckptd/version.h"
+#include "server/rpc/error_text.h"
 #include "storage/base/status.h"
 
 #ifndef SO_PEERPIDFD
@@ -336,7 +337,7 @@ void SideSocket::ReplyWithMemory(uint64_t connection, v1::SideReply reply, int m
 void SideSocket::ReplyError(uint64_t connection, const absl::Status& status) {
   v1::SideReply reply;
   reply.mutable_error()->set_code(std::string(CodeName(status.code())));
-  reply.mutable_error()->set_message(std::string(status.message()));
+  reply.mutable_error()->set_message(ErrorText(status));
   Reply(connection, std::move(reply));
 }
 

@@ -4,14 +4,13 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <string>
-
 #include "absl/status/status.h"
+#include "server/rpc/error_text.h"
 
 namespace ckptd {
 
 inline grpc::Status ToGrpc(const absl::Status& status) {
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), ErrorText(status));
 }
 
 }  // namespace ckptd

@@ -1,12 +1,12 @@
 #include "storage/format/paths.h"
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "storage/plan/rank_plan.h"
 
 namespace ckptd {
 namespace {
@@ -66,9 +66,9 @@ absl::Status CheckName(absl::string_view what, absl::string_view text) {
   if (text.empty()) return absl::InvalidArgumentError(absl::StrCat(what, " is empty"));
   const size_t bytes = EncodeName(text).size();
   if (bytes <= kEncodedNameBytesMax) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, " \"", absl::Utf8SafeCEscape(text.substr(0, kEncodedNameBytesMax)),
-                   "\" takes ", bytes, " bytes as a file name, at most ", kEncodedNameBytesMax));
+  return absl::InvalidArgumentError(absl::StrCat(what, " ", QuoteName(text), " takes ", bytes,
+                                                 " bytes as a file name, at most ",
+                                                 kEncodedNameBytesMax));
 }
 
 std::string ToString(const AttemptName& name) {

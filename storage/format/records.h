@@ -6,7 +6,8 @@
 // for a bad checksum or a truncated file, FailedPrecondition for a newer format version,
 // InvalidArgument for content that contradicts itself (boxes outside tensors, files out of range,
 // sizes that do not fit, a name that is not a plain file name …), each naming the field. It never
-// crashes, and the memory it takes is bounded by a fixed multiple of the input.
+// crashes, and the memory it takes is bounded by a fixed multiple of the input (and the 50 MB that
+// Protocol Buffers reserve, without touching them, for a text longer than the file).
 #ifndef CKPTD_STORAGE_FORMAT_RECORDS_H_
 #define CKPTD_STORAGE_FORMAT_RECORDS_H_
 

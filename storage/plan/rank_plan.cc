@@ -33,6 +33,15 @@ size_t CharacterBytes(absl::string_view text) {
   return 0;
 }
 
+bool IsUtf8(absl::string_view text) {
+  while (!text.empty()) {
+    const size_t bytes = CharacterBytes(text);
+    if (bytes == 0) return false;
+    text.remove_prefix(bytes);
+  }
+  return true;
+}
+
 // 128 bits by FNV-1a. Texts and lists go in with their length, so that no two plans read alike.
 class Signature {
  public:
@@ -160,21 +169,20 @@ absl::Status CheckEntryName(absl::string_view name) {
     return absl::InvalidArgumentError(
         absl::StrCat("a name of ", name.size(), " bytes, at most ", kNameBytesMax));
   }
-  for (size_t i = 0; i < name.size();) {
-    const size_t bytes = CharacterBytes(name.substr(i));
-    if (bytes == 0) return absl::InvalidArgumentError("a name that is not UTF-8");
-    if (name[i] == '\0') return absl::InvalidArgumentError("a name that holds NUL");
-    i += bytes;
-  }
-  return absl::OkStatus();
+  if (!IsUtf8(name)) return absl::InvalidArgumentError("a name that is not UTF-8");
+  if (name.find('\0') == name.npos) return absl::OkStatus();
+  return absl::InvalidArgumentError("a name that holds NUL");
 }
 
 std::string QuoteName(absl::string_view name) {
-  if (name.size() <= kQuotedBytesMax) return absl::StrCat("\"", absl::Utf8SafeCEscape(name), "\"");
-  size_t cut = kQuotedBytesMax;
-  while (cut > kQuotedBytesMax - 3 && (static_cast<uint8_t>(name[cut]) & 0xC0) == 0x80) --cut;
-  return absl::StrCat("\"", absl::Utf8SafeCEscape(name.substr(0, cut)), "...\" (", name.size(),
-                      " bytes)");
+  size_t cut = std::min(name.size(), kQuotedBytesMax);
+  if (cut < name.size()) {
+    while (cut > kQuotedBytesMax - 3 && (static_cast<uint8_t>(name[cut]) & 0xC0) == 0x80) --cut;
+  }
+  const absl::string_view shown = name.substr(0, cut);
+  const std::string text = IsUtf8(shown) ? absl::Utf8SafeCEscape(shown) : absl::CHexEscape(shown);
+  if (cut == name.size()) return absl::StrCat("\"", text, "\"");
+  return absl::StrCat("\"", text, "...\" (", name.size(), " bytes)");
 }
 
 absl::Status ValidateRankPlan(const RankPlan& plan) {

@@ -85,7 +85,7 @@ bool IsOfEmptyTensor(const PlanPart& part);
 // bytes. The empty name is one.
 absl::Status CheckEntryName(absl::string_view name);
 
-// A name for a message: in quotes, escaped, shortened if it is long.
+// A name for a message: in quotes, escaped, shortened if it is long; UTF-8 whatever the name is.
 std::string QuoteName(absl::string_view name);
 
 // InvalidArgument, naming the entry, for: a name that is not UTF-8, holds NUL, is too long or comes

@@ -171,6 +171,8 @@ TEST(Config, MalformedArgumentsAreRefused) {
 TEST(Config, BadFilesAreNamedWithTheLine) {
   std::string broken = WriteFile("broken.toml", "node = \"x\"\nkeep_last = = 3\n");
   EXPECT_THAT(ErrorOf({"--config", broken}), HasSubstr(broken + ":2: "));
+  std::string array = WriteFile("array.toml", "root = [}\n");
+  EXPECT_THAT(ErrorOf({"--config", array}), HasSubstr(array + ": this is no TOML"));
   std::string table = WriteFile("table.toml", "[server]\nnode = \"x\"\n");
   EXPECT_THAT(ErrorOf({"--config", table}), HasSubstr("server is neither a text"));
   EXPECT_THAT(ErrorOf({"--config", "/nowhere/ckptd.toml"}), HasSubstr("/nowhere/ckptd.toml"));

@@ -88,7 +88,8 @@ TEST(Requests, APlanIsPutTogetherFromItsParts) {
   box.add_sizes(2);
   tensor.set_content_crc32c(0);
   RankPlan plan;
-  ASSERT_TRUE(AppendPlanPart(part, plan).ok());
+  PlanSize size;
+  ASSERT_TRUE(AppendPlanPart(part, plan, size).ok());
   part.Clear();
   v1::ItemEntry& item = *part.add_items();
   item.set_name("lr");
@@ -97,7 +98,7 @@ TEST(Requests, APlanIsPutTogetherFromItsParts) {
   item.set_bytes(3);
   item.set_crc32c(9);
   item.set_value("0.5");
-  ASSERT_TRUE(AppendPlanPart(part, plan).ok());
+  ASSERT_TRUE(AppendPlanPart(part, plan, size).ok());
   ASSERT_EQ(plan.tensors.size(), 1u);
   EXPECT_EQ(plan.tensors[0].dtype, DType::kBFloat16);
   EXPECT_EQ(plan.tensors[0].shape, (Shape{4, 6}));
@@ -109,11 +110,41 @@ TEST(Requests, APlanIsPutTogetherFromItsParts) {
   EXPECT_EQ(plan.items[0].value, "0.5");
 }
 
+TEST(Requests, ChunksAndBoxesCountBeforeTheLastPart) {
+  v1::PlanPart part;
+  v1::TensorEntry& tensor = *part.add_tensors();
+  tensor.set_dtype(1);
+  for (int i = 0; i < 200'000; ++i) tensor.add_chunks();
+  v1::LoadWants want_part;
+  v1::Want& want = *want_part.add_wants();
+  want.set_dtype(1);
+  for (int i = 0; i < 200'000; ++i) want.add_boxes();
+  RankPlan plan;
+  std::vector<Want> wants;
+  PlanSize plan_size{.entries = kEntriesPerRankMax - 200'000}, wants_size = plan_size;
+  EXPECT_EQ(AppendPlanPart(part, plan, plan_size).code(), kInvalid);
+  EXPECT_EQ(AppendWants(want_part, wants, wants_size).code(), kInvalid);
+  EXPECT_TRUE(plan.tensors.empty());
+  EXPECT_TRUE(wants.empty());
+}
+
+TEST(Requests, PlansAreLimitedInBytesToo) {
+  v1::PlanPart part;
+  part.add_tensors()->set_dtype(1);
+  part.mutable_tensors(0)->set_name(std::string(100, 'n'));
+  RankPlan plan;
+  PlanSize size{.bytes = kPlanBytesMax - 50};
+  absl::Status status = AppendPlanPart(part, plan, size);
+  EXPECT_EQ(status.code(), kInvalid);
+  EXPECT_NE(status.message().find("1073741824"), std::string::npos) << status;
+}
+
 TEST(Requests, ContentWithoutChecksumHasNone) {
   v1::PlanPart part;
   part.add_tensors()->set_dtype(1);
   RankPlan plan;
-  ASSERT_TRUE(AppendPlanPart(part, plan).ok());
+  PlanSize size;
+  ASSERT_TRUE(AppendPlanPart(part, plan, size).ok());
   EXPECT_FALSE(plan.tensors[0].content_crc32c.has_value());
 }
 
@@ -123,7 +154,8 @@ TEST(Requests, EveryNumberThatIsNoDTypeIsRefusedByName) {
     part.add_tensors()->set_dtype(number);
     part.mutable_tensors(0)->set_name("the tensor");
     RankPlan plan;
-    absl::Status status = AppendPlanPart(part, plan);
+    PlanSize size;
+    absl::Status status = AppendPlanPart(part, plan, size);
     EXPECT_EQ(status.ok(), number >= 1 && number <= 23) << number;
     if (!status.ok()) {
       EXPECT_EQ(status.code(), kInvalid);
@@ -133,7 +165,8 @@ TEST(Requests, EveryNumberThatIsNoDTypeIsRefusedByName) {
   v1::PlanPart part;
   part.add_tensors()->set_dtype(1 + (1u << 31));
   RankPlan plan;
-  EXPECT_FALSE(AppendPlanPart(part, plan).ok());
+  PlanSize size;
+  EXPECT_FALSE(AppendPlanPart(part, plan, size).ok());
 }
 
 TEST(Requests, EveryNumberThatIsNoKindIsRefusedByName) {
@@ -142,7 +175,8 @@ TEST(Requests, EveryNumberThatIsNoKindIsRefusedByName) {
     part.add_items()->set_kind(static_cast<v1::ItemKind>(kind));
     part.mutable_items(0)->set_name("the item");
     RankPlan plan;
-    absl::Status status = AppendPlanPart(part, plan);
+    PlanSize size;
+    absl::Status status = AppendPlanPart(part, plan, size);
     EXPECT_EQ(status.ok(), kind >= 1 && kind <= 3) << kind;
     if (!status.ok()) {
       EXPECT_NE(status.message().find("\"the item\""), std::string::npos);
@@ -197,7 +231,8 @@ TEST(Requests, WantsOfNoDTypeOrTooLargeAreRefusedByName) {
     want.set_dtype(dtype);
     want.mutable_shape()->Add(shape.begin(), shape.end());
     std::vector<Want> wants;
-    return AppendWants(part, wants);
+    PlanSize size;
+    return AppendWants(part, wants, size);
   };
   EXPECT_TRUE(append(2, {3, 4}).ok());
   EXPECT_TRUE(append(2, {}).ok());

@@ -139,6 +139,13 @@ TEST(ValidateRankPlan, RefusesTooManyEntries) {
   ExpectRefused(plan, {"4000001", "at most 4000000"});
 }
 
+TEST(QuoteName, IsATextWhateverTheNameIs) {
+  EXPECT_EQ(QuoteName("\xFF\xC3"), "\"\\xff\\xc3\"");
+  EXPECT_EQ(QuoteName(std::string("a\0b", 3)), "\"a\\000b\"");
+  EXPECT_EQ(QuoteName("\xC3\xA9"), "\"\xC3\xA9\"");
+  EXPECT_TRUE(CheckEntryName(QuoteName(std::string(300, '\xA9'))).ok());
+}
+
 TEST(QuoteName, EscapesAndShortens) {
   EXPECT_EQ(QuoteName("a\"b\n"), "\"a\\\"b\\n\"");
   const std::string quoted = QuoteName(std::string(5000, 'k'));
