@@ -12,10 +12,11 @@
 #include <filesystem>
 #include <future>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include "client/cpp/session.h"
-#include "tests/e2e/daemon_process.h"
+#include "tests/support/processes.h"
 
 namespace ckptd {
 namespace {
@@ -29,9 +30,11 @@ constexpr absl::Duration kLong = absl::Seconds(20);
 
 class ClientTest : public ::testing::Test {
  protected:
+  ClientTest() { StartDaemon(); }
+
   SessionOptions Options() const {
     SessionOptions options;
-    options.client.socket = daemon_.socket();
+    options.client.socket = site_.socket();
     options.job = "job";
     options.rank = 0;
     options.world_size = 1;
@@ -40,16 +43,22 @@ class ClientTest : public ::testing::Test {
 
   std::unique_ptr<Session> OpenSession(const SessionOptions& options) {
     absl::StatusOr<std::unique_ptr<Session>> session = Session::Open(options);
-    EXPECT_TRUE(session.ok()) << session.status() << "\n" << daemon_.Log();
+    EXPECT_TRUE(session.ok()) << session.status() << "\n" << daemon_->Log();
     return session.ok() ? *std::move(session) : nullptr;
   }
   std::unique_ptr<Session> OpenSession() { return OpenSession(Options()); }
 
   void TearDown() override {
-    if (HasFailure()) std::fprintf(stderr, "%s", daemon_.Log().c_str());
+    if (HasFailure()) std::fprintf(stderr, "%s", daemon_->Log().c_str());
   }
 
-  DaemonProcess daemon_{{"--block-size", "1MiB", "--log-level", "debug"}};
+  void StartDaemon() {
+    daemon_.emplace(site_,
+                    TestDaemon::Options{.flags = {"--block-size", "1MiB", "--log-level", "debug"}});
+  }
+
+  TestSite site_;
+  std::optional<TestDaemon> daemon_;
 };
 
 std::vector<float> Numbers(size_t count, float first = 0) {
@@ -188,7 +197,7 @@ TEST_F(ClientTest, SavesOfOneSessionKeepTheirOrder) {
   for (SaveHandle& save : saves) {
     EXPECT_TRUE(save.Wait(SaveState::kCommitted, kLong).ok()) << save.failure().status;
   }
-  auto client = Client::Connect({daemon_.socket()});
+  auto client = Client::Connect({site_.socket()});
   ASSERT_TRUE(client.ok());
   auto list = (*client)->List("job");
   ASSERT_TRUE(list.ok()) << list.status();
@@ -346,7 +355,7 @@ TEST_F(ClientTest, NothingThereAndNotCommittedAreTwoAnswers) {
 
 TEST_F(ClientTest, DescribeListAndLatestTellWhatIsThere) {
   std::unique_ptr<Session> session = OpenSession();
-  auto client = Client::Connect({daemon_.socket()});
+  auto client = Client::Connect({site_.socket()});
   ASSERT_TRUE(client.ok()) << client.status();
   EXPECT_FALSE((*client)->Latest("job")->has_value());
   const std::vector<float> numbers = Numbers(12);
@@ -422,8 +431,8 @@ TEST_F(ClientTest, ADaemonKilledBeforeOrAfterStagingFinishesTheSaveWhenItIsBack)
       ASSERT_TRUE(session->Lock(kLong).ok());
     }
     const std::string attempt = save->attempt();
-    daemon_.Kill();
-    daemon_.Start();
+    daemon_->Kill();
+    StartDaemon();
     EXPECT_TRUE(save->Wait(SaveState::kCommitted, kLong).ok())
         << save->Wait(SaveState::kCommitted, kLong);
     EXPECT_EQ(save->attempt(), attempt);
@@ -441,16 +450,16 @@ TEST_F(ClientTest, AnAbsentDaemonFailsTheSaveInTimeAndTheSessionComesBack) {
   options.job = "other";
   std::unique_ptr<Session> continuing = OpenSession(options);
   const std::vector<float> numbers = Numbers(1000);
-  daemon_.Kill();
+  daemon_->Kill();
   // The loss may be seen a moment later: the save is then begun and waits for the daemon all the
   // same.
   const absl::Status raised = raising->AsyncSave("one", 1, VectorState(numbers)).status();
   EXPECT_EQ(raised.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(raised.message()), HasSubstr(daemon_.socket()));
+  EXPECT_THAT(std::string(raised.message()), HasSubstr(site_.socket()));
   auto failed = continuing->AsyncSave("one", 1, VectorState(numbers));
   ASSERT_TRUE(failed.ok()) << failed.status();
   EXPECT_EQ(failed->Wait(SaveState::kCommitted, kLong).code(), absl::StatusCode::kUnavailable);
-  daemon_.Start();
+  StartDaemon();
   for (int i = 0; i < 100; ++i) {
     auto save = raising->AsyncSave("two-" + std::to_string(i), 2, VectorState(numbers));
     if (!save.ok()) continue;
@@ -477,7 +486,7 @@ TEST_F(ClientTest, ClosingWaitsDetachesOrAborts) {
     EXPECT_FALSE(absl::IsDeadlineExceeded(outcome)) << "nobody waits for a closed session";
   }
   // What was staged went on.
-  auto client = Client::Connect({daemon_.socket()});
+  auto client = Client::Connect({site_.socket()});
   ASSERT_TRUE(client.ok());
   const absl::Time give_up = absl::Now() + kLong;
   while (absl::Now() < give_up && !(*client)->Describe("s1", "job").ok()) {
@@ -487,9 +496,10 @@ TEST_F(ClientTest, ClosingWaitsDetachesOrAborts) {
 }
 
 TEST_F(ClientTest, AStateLargerThanTheArenaStreamsThroughIt) {
-  DaemonProcess small({"--block-size", "1MiB", "--arena-limit", "4MiB"});
+  TestSite site;
+  TestDaemon small(site, {.flags = {"--block-size", "1MiB", "--arena-limit", "4MiB"}});
   SessionOptions options = Options();
-  options.client.socket = small.socket();
+  options.client.socket = site.socket();
   std::unique_ptr<Session> session = OpenSession(options);
   const std::vector<float> numbers = Numbers(8'000'000);
   auto save = session->AsyncSave("one", 1, VectorState(numbers));

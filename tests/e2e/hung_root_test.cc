@@ -14,7 +14,7 @@ class HungRoot : public testing::Test {
  protected:
   HungRoot()
       : daemon_(site_, {.faulty = true,
-                        .flags = {"--root", "other=" + site_.folder() + "/other",
+                        .flags = {"--root", "other=" + site_.other_root(),
                                   "--attempt-timeout", "2s"}}),
         stuck_(site_, {"--rank", "0", "--world-size", "1", "--tensor", "w:float32:1048576"}),
         free_(site_, {"--job", "free", "--root-label", "other", "--rank", "0", "--world-size", "1",
@@ -60,7 +60,7 @@ TEST_F(HungRoot, ARootThatDoesNotEvenRenameIsUnknownAndTakesNoMoreSaves) {
   EXPECT_EQ(stuck_.Do("save again 2")["code"], "UNAVAILABLE");
 
   daemon_.Kill();  // The next start looks, and decides.
-  TestDaemon next(site_, {.flags = {"--root", "other=" + site_.folder() + "/other",
+  TestDaemon next(site_, {.flags = {"--root", "other=" + site_.other_root(),
                                     "--reattach-timeout", "2s"}});
   EXPECT_TRUE(Eventually([&] {
     return Ckptctl(site_, {"--job", "job", "list"}).json["attempts"].empty();

@@ -29,7 +29,7 @@ class LateRoot : public testing::Test {
   void Start() {
     daemon_.emplace(
         site_, TestDaemon::Options{.faulty = true,
-                                   .flags = {"--root", "other=" + site_.folder() + "/other",
+                                   .flags = {"--root", "other=" + site_.other_root(),
                                              "--block-size", "1MiB", "--arena-limit", "32MiB"}});
     EXPECT_TRUE(daemon_->ready()) << daemon_->Log();
   }

@@ -43,4 +43,5 @@ for pid in "${trainers[@]}"; do
 done
 kill -TERM "$daemon"
 wait "$daemon"
-"$python" tests/e2e/read_shards.py "$folder/root/model/checkpoints/step-3" "$model" 3 "$ranks"
+"$python" tests/support/read_shards.py model "$folder/root/model/checkpoints/step-3" "$model" 3 \
+  "$ranks"

@@ -142,6 +142,10 @@ std::vector<Json> TestSite::FaultLog() const {
   return lines;
 }
 
+void TestSite::PlantForeignFiles() const {
+  for (const std::string& root : {root(), other_root()}) foreign_.PlantInRoot(root);
+}
+
 TestDaemon::TestDaemon(const TestSite& site, const Options& options)
     : log_path_(absl::StrCat(site.folder(), "/", UniqueName("log-"))) {
   site.PlantForeignFiles();
@@ -187,7 +191,8 @@ TestTrainer::TestTrainer(const TestSite& site, std::vector<std::string> flags) {
   for (const auto& [flag, value] : defaults) {
     if (!NamesFlag(flags, flag)) flags.insert(flags.end(), {flag, value});
   }
-  std::vector<std::string> arguments = {kTrainerBinary, "--stdin"};
+  std::vector<std::string> arguments = {kTrainerBinary};
+  if (!NamesFlag(flags, "--steps")) arguments.push_back("--stdin");
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   int in[2];
   int out[2];
@@ -281,6 +286,14 @@ Json TestTrainer::AwaitOutcome(const std::string& id, absl::Duration timeout) {
     return Json{{"event", ""}, {"code", ""}, {"message", ""}};
   }
   return event;
+}
+
+std::optional<int> TestTrainer::Finish(absl::Duration timeout) {
+  const absl::Duration deadline = Now() + timeout;
+  in_ = UniqueFd();
+  while (ReadLines(deadline - Now())) {
+  }
+  return process_->AwaitEnd(deadline - Now());
 }
 
 CommandResult RunProgram(const std::vector<std::string>& arguments,

@@ -71,8 +71,8 @@ class ChildProcess {
 
 // A folder below /tmp, short enough for sockets, with the places of a daemon in it.
 //
-// Before each start of a daemon on its root, and before each delete, somebody else's files are
-// planted in all folders of the root that exist by then; in the end they must be what they were.
+// Before each start of a daemon, and before each delete, somebody else's files are planted in all
+// folders of both roots that exist by then; in the end they must be what they were.
 class TestSite {
  public:
   TestSite();
@@ -83,6 +83,7 @@ class TestSite {
   const std::string& folder() const { return folder_; }
   std::string socket() const { return folder_ + "/s"; }
   std::string root() const { return folder_ + "/root"; }
+  std::string other_root() const { return folder_ + "/other"; }  // Of a daemon with two.
   std::string fault_file() const { return folder_ + "/faults"; }
   std::string fault_log() const { return folder_ + "/fault-log"; }
 
@@ -91,7 +92,7 @@ class TestSite {
   void SetFaults(const std::string& plan) const;
   std::vector<Json> FaultLog() const;  // What faulty daemons here have logged.
 
-  void PlantForeignFiles() const { foreign_.PlantInRoot(root()); }
+  void PlantForeignFiles() const;
   // For a root that goes before the site does.
   void CheckForeignFiles() const { foreign_.Check(); }
 
@@ -128,10 +129,11 @@ class TestDaemon {
   bool ready_ = false;
 };
 
-// A rank that does what it is told (client/examples: trainer --stdin).
+// A rank that does what it is told, or trains some --steps (client/examples: trainer).
 class TestTrainer {
  public:
-  // The site's socket, job "job" and incarnation "1" are added to `flags`, unless they name others.
+  // The site's socket, job "job" and incarnation "1" are added to `flags`, unless they name others;
+  // so is --stdin, unless they name --steps.
   TestTrainer(const TestSite& site, std::vector<std::string> flags);
 
   ChildProcess& process() { return *process_; }
@@ -148,6 +150,8 @@ class TestTrainer {
   Json FindEvent(const std::set<std::string>& names, const std::string& id, absl::Duration timeout);
   // "committed" or "failed"; a failure if neither comes.
   Json AwaitOutcome(const std::string& id, absl::Duration timeout = kPatience);
+  // Tells it that no more commands come, and reads the rest. Its exit code.
+  std::optional<int> Finish(absl::Duration timeout = kPatience);
   // Events so far, also those without an id.
   const std::vector<Json>& events() const { return events_; }
 

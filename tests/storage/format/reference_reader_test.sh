@@ -15,4 +15,4 @@ fi
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
 tests/storage/format/write_sample "$folder"
-"$python" tests/storage/format/read_sample.py "$folder"
+"$python" tests/support/read_shards.py sample "$folder"
