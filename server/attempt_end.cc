@@ -145,10 +145,12 @@ void Attempt::OnDecided(Decision decision, CheckpointInfo checkpoint) {
       return End(Result::kFailed);
     case Decision::Kind::kUnknown:
     case Decision::Kind::kLeft:
+      // The next start may find that it is committed: whatever the error was, none says "failed".
       failure_ = std::move(decision.failure);
-      root_->SetUnhealthy(absl::StrCat(
+      failure_.status = absl::UnknownError(absl::StrCat(
           "the outcome of attempt ", ToString(record_.attempt), " of job \"", record_.job,
-          "\" is unknown until the next start: ", failure_.status.message()));
+          "\" is unknown until the next start of the daemon: ", failure_.status.message()));
+      root_->SetUnhealthy(std::string(failure_.status.message()));
       return End(Result::kUnknown);
   }
 }

@@ -185,6 +185,7 @@ TEST_F(Faults, AfterTheCommitRenameAreUnknownUntilTheNextStart) {
     site_.SetFaults(absl::StrCat("fsyncdir:job/checkpoints=error:", error.name));
     const Json end = Save(id);
     EXPECT_EQ(end["event"], "failed");
+    EXPECT_EQ(end["code"], "UNKNOWN");
     EXPECT_THAT(end["message"].get<std::string>(), HasSubstr(error.text));
     const Json root = Root();
     EXPECT_EQ(root["state"], "unhealthy");

@@ -3,38 +3,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "tests/support/memory_group.h"
 #include "tests/support/processes.h"
 
 namespace ckptd {
 namespace {
-
-// A memory cgroup (version 1) for one process, which is moved into it.
-class MemoryGroup {
- public:
-  MemoryGroup(pid_t pid, const std::string& limit)
-      : folder_("/sys/fs/cgroup/memory/ckptd-e2e-" + std::to_string(pid)) {
-    std::error_code error;
-    made_ = std::filesystem::create_directory(folder_, error) &&
-            Write("memory.limit_in_bytes", limit) && Write("cgroup.procs", std::to_string(pid));
-  }
-  ~MemoryGroup() { rmdir(folder_.c_str()); }  // Its process has ended by then.
-  bool made() const { return made_; }
-
- private:
-  bool Write(const std::string& file, const std::string& text) {
-    std::ofstream stream(folder_ + "/" + file);
-    stream << text;
-    stream.flush();
-    return stream.good();
-  }
-
-  const std::string folder_;
-  bool made_ = false;
-};
 
 void ExpectSaves(TestTrainer& rank, const std::string& id, const std::string& step) {
   ASSERT_TRUE(rank.Ok("fill " + step));
