@@ -7,9 +7,9 @@ export LC_ALL=C
 # Archives of the distribution that the client library needs, in no order: they go into one.
 readonly system_libraries=(grpc++ grpc gpr address_sorting upb re2 cares ssl crypto z protobuf)
 # The packages whose code is in the executables and in the client library.
-readonly system_packages=(libabsl-dev libc-ares-dev libfmt-dev libgrpc++-dev libisal2 libprotobuf-dev
-  libre2-dev libspdlog-dev libssl-dev libtomlplusplus-dev liburing-dev nlohmann-json3-dev zlib1g-dev
-  libcli11-dev)
+readonly system_packages=(libabsl-dev libc-ares-dev libcli11-dev libfmt-dev libgrpc++-dev libisal2
+  libprotobuf-dev libre2-dev libspdlog-dev libssl-dev libtomlplusplus-dev liburing-dev
+  nlohmann-json3-dev zlib1g-dev)
 
 output=$1
 shift
