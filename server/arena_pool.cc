@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "storage/base/memory_limits.h"
 #include "storage/base/units.h"
+#include "storage/plan/rank_plan.h"
 
 namespace ckptd {
 
@@ -75,6 +76,11 @@ absl::StatusOr<std::shared_ptr<Arena>> ArenaPool::Adopt(const std::string& job, 
   if (!std::has_single_bit(block_bytes) || block_bytes < kMiB || block_bytes > kGiB) {
     return absl::InvalidArgumentError(
         absl::StrCat("the offered arena has blocks of ", block_bytes, " bytes"));
+  }
+  if (block_count > kRankBytesMax / block_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the offered arena has ", block_count, " blocks of ", block_bytes,
+                     " bytes; no image is larger than ", FormatSize(kRankBytesMax)));
   }
   auto adopted = Arena::Adopt(next_generation_++, std::move(fd), block_bytes, block_count);
   if (!adopted.ok()) return adopted.status();

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "server/config_file.h"
 #include "storage/base/status.h"
@@ -147,8 +146,18 @@ std::vector<Setting> WholeTable(const Surroundings& surroundings,
   return table;
 }
 
+// As a basic string of TOML.
 std::string Quoted(absl::string_view text) {
-  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}}), "\"");
+  std::string quoted = "\"";
+  for (char c : text) {
+    if (c == '\\' || c == '"') quoted.push_back('\\');
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) {
+      absl::StrAppendFormat(&quoted, "\\u%04X", static_cast<unsigned>(c));
+    } else {
+      quoted.push_back(c);
+    }
+  }
+  return quoted + "\"";
 }
 
 }  // namespace

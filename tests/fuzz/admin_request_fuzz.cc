@@ -2,6 +2,7 @@
 // (1 byte) and its message.
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
@@ -39,6 +40,9 @@ std::unique_ptr<SimDisk> MakeRoot() {
     WriteFile(*disk, Join(CheckpointDir("demo", "step-17"), name), bytes);
   }
   for (const char* job : {"demo", "job"}) {
+    for (const std::string& folder : {AttemptsDir(job), RetiredDir(job), TrashDir(job)}) {
+      WriteFile(*disk, Join(folder, "not ours"), "");
+    }
     AttemptRecord record = MakeTestRecord("a/b", 30, 1);
     record.job = job;
     TestNode node = MakeTestNode(record, "a", {0});
@@ -91,21 +95,24 @@ void Delete(Disk& disk, const v1::DeleteRequest& request) {
   const absl::StatusOr<std::string> job = FolderQueries(disk, "", "/root").OneJob(request.job());
   CheckStatus(job.status());
   if (!job.ok()) return;
+  std::vector<std::string> deleted;
   for (const std::string& id : request.ids()) {
     DeleteCheckpoint machine(
         {.job = *job, .checkpoint_id = id, .allow_newest = request.allow_newest()});
     ActionRunner(disk, nullptr).RunToEnd(machine);
     CheckStatus(machine.result().status());
+    if (machine.result().ok()) deleted.push_back(*job + "/" + id);
   }
+  std::sort(deleted.begin(), deleted.end());
+  std::vector<std::string> gone;
   const std::vector<std::string> after = Ids(disk);
-  for (const std::string& id : before) {
-    if (std::find(after.begin(), after.end(), id) != after.end()) continue;
-    const bool asked = std::any_of(request.ids().begin(), request.ids().end(),
-                                   [&](const std::string& i) { return *job + "/" + i == id; });
-    CKPT_CHECK(asked, "only what was named is deleted");
+  std::set_difference(before.begin(), before.end(), after.begin(), after.end(),
+                      std::back_inserter(gone));
+  CKPT_CHECK(gone == deleted, "what was named is deleted, and nothing else");
+  CKPT_CHECK(after.size() + gone.size() == before.size(), "nothing comes up");
+  for (const std::string& id : gone) {
     CKPT_CHECK(request.allow_newest() || id == "demo/step-17", "the newest one stays");
   }
-  CKPT_CHECK(after.size() <= before.size(), "nothing comes up");
 }
 
 template <typename Reply>

@@ -70,7 +70,7 @@ class Mutator {
   void Edit(std::string& text) {
     const size_t at = Below(text.size());
     const size_t length = 1 + Below(std::min<size_t>(text.size() - at, 32));
-    switch (Below(9)) {
+    switch (Below(10)) {
       case 0:
         if (!text.empty()) text[at] = static_cast<char>(text[at] ^ (1 << Below(8)));
         break;
@@ -97,6 +97,9 @@ class Mutator {
         text = text.substr(0, at) + other.substr(Below(other.size()));
         break;
       }
+      case 8:
+        if (!text.empty()) text[at] = text[Below(text.size())];
+        break;
       default:
         if (!text.empty()) text[at] = static_cast<char>(text[at] + (Below(2) == 0 ? 1 : -1));
         break;

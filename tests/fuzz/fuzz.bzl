@@ -18,8 +18,8 @@ def fuzz_target(name, src, deps):
     native.cc_test(
         name = name + "_test",
         size = "medium",
-        args = ["$(location corpus/" + name + ")"],
-        data = ["corpus/" + name],
+        args = [native.package_name() + "/corpus/" + name],
+        data = native.glob(["corpus/" + name + "/*"]),
         deps = [
             ":corpus_test",
             ":" + name + "_target",

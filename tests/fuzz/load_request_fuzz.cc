@@ -19,6 +19,7 @@ namespace {
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr uint64_t kReadBytesMax = 2 * kUnitBytes;
+constexpr uint32_t kRank = 0;  // That loads.
 
 void CheckReads(const LoadPlan& plan) {
   uint64_t sum = 0;
@@ -44,12 +45,28 @@ void CheckReads(const LoadPlan& plan) {
   CKPT_CHECK(sum == plan.read_bytes, "the bytes to read are counted");
 }
 
+// A piece is a chunk of the tensor that was asked for, as it is stored.
+bool IsStored(const LoadPiece& piece, const Want& want) {
+  const Fragment& fragment = StoredFragments()[0];
+  for (const StoredTensor& tensor : fragment.tensors) {
+    if (tensor.name != want.name || tensor.rank_local.has_value() != want.rank_local) continue;
+    if (want.rank_local && *tensor.rank_local != kRank) continue;
+    if (tensor.dtype != want.dtype || tensor.shape != want.shape) return false;
+    return std::any_of(tensor.chunks.begin(), tensor.chunks.end(), [&](const StoredChunk& chunk) {
+      return chunk.box == piece.stored && chunk.file == piece.file &&
+             chunk.file_offset_bytes == piece.file_offset_bytes;
+    });
+  }
+  return false;
+}
+
 void CheckPieces(const LoadPlan& plan, const std::vector<Want>& wants) {
   for (const LoadPiece& piece : plan.pieces) {
     CKPT_CHECK(piece.want < wants.size() && piece.box < wants[piece.want].boxes.size(),
                "a piece is of a wish");
     const Want& want = wants[piece.want];
     const Box& box = want.boxes[piece.box];
+    CKPT_CHECK(IsStored(piece, want), "a piece is what is stored");
     CKPT_CHECK(Intersect(piece.stored, box) == box, "the stored chunk holds the box");
     // The first and the last byte of what the client copies are read.
     const uint64_t element_bytes = Info(want.dtype).size_bytes;
@@ -74,7 +91,7 @@ void CheckLoad(const v1::LoadBegin& begin, const std::vector<Want>& wants) {
     CKPT_CHECK(CheckedBytes(want.shape, Info(want.dtype).size_bytes).ok(), "a wish has a size");
   }
   const absl::StatusOr<LoadPlan> plan =
-      PlanLoad(StoredFragments(), wants, 0, request.options, kReadBytesMax);
+      PlanLoad(StoredFragments(), wants, kRank, request.options, kReadBytesMax);
   CheckAnswer(plan.status(),
               {kInvalid, absl::StatusCode::kNotFound, absl::StatusCode::kFailedPrecondition});
   if (!plan.ok()) return;

@@ -224,6 +224,10 @@ void WritePackets(const std::string& folder) {
   Write(folder, "side_request", "arena.bin",
         absl::StrCat(Packet(1, 0, 0, hello), Packet(2, 20, 4, offer), Packet(0, 0, 0, get),
                      Packet(0, 0, 0, window)));
+  // 32 TiB that take no memory.
+  offer.mutable_offer_arena()->set_block_count(1 << 25);
+  Write(folder, "side_request", "huge_arena.bin",
+        absl::StrCat(Packet(1, 0, 0, hello), Packet(2, 45, 1, offer)));
   Write(folder, "side_request", "wrong_order.bin",
         absl::StrCat(Packet(0, 0, 0, get), Packet(4, 0, 0, hello), Packet(3, 20, 1, offer),
                      Packet(1, 0, 0, hello)));

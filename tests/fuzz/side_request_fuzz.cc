@@ -128,7 +128,8 @@ bool Send(int socket, absl::string_view packet, int fd) {
   return sendmsg(socket, &message, MSG_NOSIGNAL) >= 0;
 }
 
-void CheckReply(absl::string_view packet) {
+// `memory_bytes`: of the memfd that came with the request.
+void CheckReply(const v1::SideRequest& request, uint64_t memory_bytes, absl::string_view packet) {
   v1::SideReply reply;
   CKPT_CHECK(reply.ParseFromArray(packet.data(), static_cast<int>(packet.size())),
              "an answer is a message");
@@ -143,6 +144,9 @@ void CheckReply(absl::string_view packet) {
     CKPT_CHECK(!reply.welcome().token().empty(), "a session has a token");
   } else {
     CKPT_CHECK(reply.has_arena() && reply.arena().block_count() > 0, "an arena has blocks");
+    CKPT_CHECK(!request.has_offer_arena() ||
+                   reply.arena().block_bytes() * reply.arena().block_count() == memory_bytes,
+               "an arena is the memory that was offered");
   }
 }
 
@@ -155,13 +159,16 @@ void Run(const uint8_t* data, size_t size) {
   while (!input.empty()) {
     const uint64_t kind = input.Number(1);
     const uint64_t shift = input.Number(1) % 64;
-    const UniqueFd fd = Descriptor(kind, input.Number(1) << shift);
+    const uint64_t bytes_of_memory = input.Number(1) << shift;
+    const UniqueFd fd = Descriptor(kind, bytes_of_memory);
     const absl::string_view packet = input.Message();
     if (packet.empty() || !Send(socket.get(), packet, fd.get())) return;
     char answer[kPacketBytesMax];
     const ssize_t bytes = recv(socket.get(), answer, sizeof answer, 0);
     CKPT_CHECK(bytes > 0, "every packet has an answer");
-    CheckReply({answer, static_cast<size_t>(bytes)});
+    v1::SideRequest request;
+    Input::Parse(packet, request);
+    CheckReply(request, bytes_of_memory, {answer, static_cast<size_t>(bytes)});
   }
 }
 
