@@ -57,9 +57,9 @@ class SaveHandle {
   std::string attempt() const;  // Empty before kAdmitted.
   FailureInfo failure() const;  // Its status is OK unless the state is kFailed.
 
-  // Waits until the state is at least `state` (kStaged or later). The save's own error if it fails
-  // before; DeadlineExceeded after `timeout`; Cancelled if the session closed and the outcome is
-  // unknown here.
+  // Waits until the state is at least `state` (kStaged or later). If the save fails before: its own
+  // error, with rank, node and phase of what failed. DeadlineExceeded after `timeout`; Cancelled if
+  // the session closed and the outcome is unknown here.
   absl::Status Wait(SaveState state, absl::Duration timeout) const;
 
   // Asks the daemon to give the attempt up; for all ranks. Returns at once; a committed save stays.

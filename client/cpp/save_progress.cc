@@ -3,10 +3,27 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "storage/base/status.h"
 
 namespace ckptd::inline client {
+namespace {
+
+// With rank, node and phase, as far as the daemon knows them and the text does not name them.
+absl::Status Described(const FailureInfo& failure) {
+  if (failure.node.empty()) return failure.status;
+  std::string where = absl::StrCat("node ", failure.node);
+  if (!failure.phase.empty()) absl::StrAppend(&where, ", ", failure.phase);
+  const std::string rank = failure.rank ? absl::StrCat("rank ", *failure.rank) : "";
+  if (!rank.empty() && !absl::StrContains(failure.status.message(), rank)) {
+    where = absl::StrCat(rank, ", ", where);
+  }
+  return absl::Status(failure.status.code(),
+                      absl::StrCat(failure.status.message(), " (", where, ")"));
+}
+
+}  // namespace
 
 absl::string_view SaveStateName(SaveState state) {
   switch (state) {
@@ -139,7 +156,7 @@ absl::Status SaveProgress::Wait(SaveState state, absl::Duration timeout) {
       absl::ToChronoNanoseconds(std::min<absl::Duration>(timeout, absl::Hours(24 * 365)));
   std::unique_lock lock(mutex_);
   changed_.wait_until(lock, deadline, [&] { return state_ >= state || detached_; });
-  if (state_ == SaveState::kFailed) return failure_.status;
+  if (state_ == SaveState::kFailed) return Described(failure_);
   if (state_ >= state) return absl::OkStatus();
   if (detached_) {
     return absl::CancelledError(

@@ -51,13 +51,25 @@ TEST_F(SaveProgressTest, ALateCallbackHearsWhatHasPassed) {
 TEST_F(SaveProgressTest, WaitersGetTheFailure) {
   std::thread waiter([&] {
     EXPECT_EQ(progress.Wait(SaveState::kCommitted, absl::InfiniteDuration()),
-              absl::AbortedError("gone"));
+              absl::AbortedError("gone (rank 3, node node, stage)"));
   });
   progress.Fail(failure);
   waiter.join();
+  EXPECT_EQ(progress.failure().status, absl::AbortedError("gone"));
   EXPECT_EQ(progress.failure().rank, 3u);
   progress.Reach(SaveState::kCommitted);
   EXPECT_EQ(progress.state(), SaveState::kFailed);
+}
+
+TEST_F(SaveProgressTest, AFailureIsToldWithWhatIsKnownOfItsPlace) {
+  failure.status = absl::AbortedError("rank 3 died");
+  progress.Fail(failure);
+  EXPECT_EQ(progress.Wait(SaveState::kStaged, absl::ZeroDuration()),
+            absl::AbortedError("rank 3 died (node node, stage)"));
+  SaveProgress own("step-2", 2, "r", clock);
+  own.Fail({absl::UnavailableError("no daemon"), 0, "", "admit"});
+  EXPECT_EQ(own.Wait(SaveState::kStaged, absl::ZeroDuration()),
+            absl::UnavailableError("no daemon"));
 }
 
 TEST_F(SaveProgressTest, AWaitEndsInTimeAndSaysWhatItWaitedFor) {
