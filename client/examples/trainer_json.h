@@ -1,18 +1,14 @@
-// All the JSON of the trainer: lines to print, and the header of a safetensors file.
+// All the JSON of the trainer: lines to print, and values of items.
 #ifndef CKPTD_CLIENT_EXAMPLES_TRAINER_JSON_H_
 #define CKPTD_CLIENT_EXAMPLES_TRAINER_JSON_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "storage/plan/box.h"
-#include "storage/plan/dtype.h"
 
 namespace ckptd {
 
@@ -26,18 +22,6 @@ using JsonObject = std::vector<std::pair<std::string, JsonValue>>;
 std::string ToJsonLine(const JsonObject& object);
 
 bool IsJson(absl::string_view text);
-
-struct FileTensor {
-  std::string name;
-  DType dtype = DType::kFloat32;
-  Shape shape;
-  uint64_t begin_bytes = 0;  // In the data section.
-  uint64_t end_bytes = 0;
-};
-
-// The tensors of a safetensors header, in order of their data. InvalidArgument for what is none, or
-// for a dtype that we do not know.
-absl::StatusOr<std::vector<FileTensor>> ParseSafetensorsHeader(absl::string_view header);
 
 }  // namespace ckptd
 

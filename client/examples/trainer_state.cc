@@ -9,11 +9,11 @@
 #include "absl/strings/str_format.h"
 #include "client/examples/trainer_json.h"
 #include "storage/base/status.h"
+#include "storage/format/shard_header.h"
+#include "storage/plan/dtype.h"
 
 namespace ckptd {
 namespace {
-
-constexpr uint64_t kHeaderBytesMax = 100'000'000;
 
 absl::Status CannotRead(const std::string& path, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("--model ", path, ": ", why));
@@ -41,31 +41,40 @@ absl::StatusOr<TrainerState> TrainerState::Create(const Options& options) {
 }
 
 absl::Status TrainerState::AddModel(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) return CannotRead(path, "cannot be opened");
-  uint64_t header_bytes = 0;
-  file.read(reinterpret_cast<char*>(&header_bytes), sizeof(header_bytes));
-  if (!file || header_bytes > kHeaderBytesMax) return CannotRead(path, "no safetensors file");
-  std::string header(header_bytes, '\0');
-  file.read(header.data(), static_cast<std::streamsize>(header_bytes));
-  if (!file) return CannotRead(path, "it ends inside its header");
-  absl::StatusOr<std::vector<FileTensor>> tensors = ParseSafetensorsHeader(header);
-  if (!tensors.ok()) return CannotRead(path, tensors.status().message());
-  for (const FileTensor& tensor : *tensors) {
-    TensorSpec spec{tensor.name, tensor.dtype, tensor.shape, DefaultSplit(tensor.shape), 0};
+  const uint64_t file_bytes = static_cast<uint64_t>(file.tellg());
+  std::string prefix(std::min<uint64_t>(file_bytes, sizeof(uint64_t)), '\0');
+  // What the file claims is compared with what it has before anything is allocated.
+  const auto read = [&file](uint64_t offset, char* target, uint64_t bytes) {
+    file.seekg(static_cast<std::streamoff>(offset));
+    return !!file.read(target, static_cast<std::streamsize>(bytes));
+  };
+  read(0, prefix.data(), prefix.size());
+  absl::StatusOr<uint64_t> header_bytes = HeaderLength(prefix, file_bytes);
+  if (!header_bytes.ok()) return CannotRead(path, header_bytes.status().message());
+  prefix.resize(*header_bytes);
+  if (!read(0, prefix.data(), prefix.size())) return CannotRead(path, "it cannot be read");
+  absl::StatusOr<ShardHeader> header = ParseShardHeader(prefix, file_bytes);
+  if (!header.ok()) return CannotRead(path, header.status().message());
+  for (const HeaderEntry& entry : header->entries) {
+    const std::optional<DType> dtype = DTypeFromSafetensors(entry.dtype);
+    if (!dtype) {
+      return CannotRead(path, absl::StrCat("\"", entry.key, "\" has unknown dtype ", entry.dtype));
+    }
+    TensorSpec spec{entry.key, *dtype, entry.shape, DefaultSplit(entry.shape), 0};
     RETURN_IF_ERROR(AddPart(std::move(spec)));
     Part& part = parts_.back();
     if (!part.box) continue;
     // Split along the first dimension, a part is contiguous in the file.
-    uint64_t row_bytes = Info(tensor.dtype).size_bytes;
-    for (size_t i = 1; i < tensor.shape.size(); ++i) row_bytes *= tensor.shape[i];
-    const uint64_t first_row = tensor.shape.empty() ? 0 : part.box->offsets[0];
+    uint64_t row_bytes = Info(*dtype).size_bytes;
+    for (size_t i = 1; i < entry.shape.size(); ++i) row_bytes *= entry.shape[i];
+    const uint64_t first_row = entry.shape.empty() ? 0 : part.box->offsets[0];
     part.model_bytes.resize(part.bytes.size());
-    file.seekg(static_cast<std::streamoff>(sizeof(header_bytes) + header_bytes +
-                                           tensor.begin_bytes + first_row * row_bytes));
-    file.read(reinterpret_cast<char*>(part.model_bytes.data()),
-              static_cast<std::streamsize>(part.model_bytes.size()));
-    if (!file) return CannotRead(path, absl::StrCat("it ends inside tensor ", tensor.name));
+    if (!read(header->header_bytes + entry.begin_bytes + first_row * row_bytes,
+              reinterpret_cast<char*>(part.model_bytes.data()), part.model_bytes.size())) {
+      return CannotRead(path, absl::StrCat("it ends inside tensor ", entry.key));
+    }
   }
   return absl::OkStatus();
 }

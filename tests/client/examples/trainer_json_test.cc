@@ -16,25 +16,5 @@ TEST(ToJsonLine, KeepsOrderAndKinds) {
   EXPECT_EQ(ToJsonLine({{"bad", std::string("\xff")}}), "{\"bad\":\"\xEF\xBF\xBD\"}");
 }
 
-TEST(ParseSafetensorsHeader, ReadsTensorsInOrderOfTheirData) {
-  auto tensors = ParseSafetensorsHeader(
-      R"({"__metadata__":{"k":"v"},"b":{"dtype":"I64","shape":[2],"data_offsets":[12,28]},)"
-      R"("a":{"dtype":"F32","shape":[3,1],"data_offsets":[0,12]}} )");
-  ASSERT_TRUE(tensors.ok()) << tensors.status();
-  ASSERT_EQ(tensors->size(), 2u);
-  EXPECT_EQ((*tensors)[0].name, "a");
-  EXPECT_EQ((*tensors)[0].shape, (Shape{3, 1}));
-  EXPECT_EQ((*tensors)[1].dtype, DType::kInt64);
-}
-
-TEST(ParseSafetensorsHeader, RefusesWhatIsNone) {
-  for (const char* text :
-       {"", "[]", "{", R"({"a":1})", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,5]}})",
-        R"({"a":{"dtype":"F33","shape":[1],"data_offsets":[0,4]}})",
-        R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})"}) {
-    EXPECT_FALSE(ParseSafetensorsHeader(text).ok()) << text;
-  }
-}
-
 }  // namespace
 }  // namespace ckptd
