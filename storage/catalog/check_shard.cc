@@ -71,7 +71,9 @@ class ShardCheck {
     absl::StatusOr<FileInfo> info = disk_.Stat(path_);
     if (!info.ok()) return Add(0, 0, info.status().message());
     if (info->kind != FileKind::kFile || info->size_bytes != file_info_.bytes) {
-      return Add(0, info->size_bytes,
+      // What is missing, or too much.
+      const auto [less, more] = std::minmax(info->size_bytes, file_info_.bytes);
+      return Add(less, more - less,
                  absl::StrCat("it has ", info->size_bytes, " bytes instead of ", file_info_.bytes));
     }
     absl::StatusOr<std::unique_ptr<File>> file = disk_.OpenForRead(path_);
