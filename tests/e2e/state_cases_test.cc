@@ -16,38 +16,12 @@
 #include "client/cpp/session.h"
 #include "gmock/gmock.h"
 #include "tests/support/processes.h"
+#include "tests/support/sessions.h"
 
 namespace ckptd {
 namespace {
 
 using testing::HasSubstr;
-
-std::unique_ptr<Session> OpenSession(const TestSite& site, uint32_t rank, uint32_t world_size,
-                                     const std::string& incarnation = "1") {
-  SessionOptions options;
-  options.client.socket = site.socket();
-  options.job = "job";
-  options.rank = rank;
-  options.world_size = world_size;
-  options.incarnation = incarnation;
-  auto session = Session::Open(options);
-  EXPECT_TRUE(session.ok()) << session.status();
-  return session.ok() ? *std::move(session) : nullptr;
-}
-
-absl::Status Commit(Session& session, const std::string& id, const State& state) {
-  auto save = session.AsyncSave(id, 1, state);
-  if (!save.ok()) return save.status();
-  return save->Wait(SaveState::kCommitted, kPatience);
-}
-
-absl::StatusOr<LoadReport> LoadNow(Session& session, const std::string& id,
-                                   std::vector<TensorTarget> targets,
-                                   const LoadOptions& options = {}) {
-  auto load = session.Load(id, std::move(targets), options);
-  if (!load.ok()) return load.status();
-  return load->Wait(kPatience);
-}
 
 // Each rank's own header, parsed.
 std::vector<Json> ShardHeaders(const TestSite& site, const std::string& id) {
