@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <numeric>
 #include <optional>
@@ -322,6 +323,27 @@ TEST_F(ClientTest, APlanErrorLeavesTargetsUntouched) {
   auto extra = session->Load("one", {});
   ASSERT_TRUE(extra.ok());
   EXPECT_THAT(extra->Wait(kLong)->extra, ElementsAre("v"));
+}
+
+TEST_F(ClientTest, AWrongByteThatIsFoundHalfWaySaysThatTheTargetsAreUndefined) {
+  std::unique_ptr<Session> session = OpenSession();
+  const std::vector<float> numbers = Numbers(8'000'000);
+  auto save = session->AsyncSave("one", 1, VectorState(numbers));
+  ASSERT_TRUE(save.ok() && save->Wait(SaveState::kCommitted, kLong).ok());
+  {
+    std::fstream shard(site_.root() + "/job/checkpoints/one/shard-00000-of-00001.safetensors",
+                       std::ios::in | std::ios::out | std::ios::binary);
+    shard.seekp(-5, std::ios::end);
+    shard.put('\x55');
+    ASSERT_TRUE(shard.flush().good());
+  }
+  std::vector<float> loaded(numbers.size(), -1);
+  auto load =
+      session->Load("one", {WholeTarget("v", DType::kFloat32, {loaded.size()}, loaded.data())});
+  ASSERT_TRUE(load.ok()) << load.status();
+  const absl::Status found = load->Wait(kLong).status();
+  EXPECT_EQ(found.code(), absl::StatusCode::kDataLoss) << found;
+  EXPECT_THAT(std::string(found.message()), HasSubstr("the targets are undefined now"));
 }
 
 TEST_F(ClientTest, NothingThereAndNotCommittedAreTwoAnswers) {

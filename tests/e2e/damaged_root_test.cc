@@ -213,6 +213,7 @@ TEST_F(DamagedRoot, ForeignThingsInPlacesOfOursAreNoCheckpointsAndStay) {
   WriteTextFile(job + "/failed/9-0123456789abcdef", "a file");
   WriteTextFile(site_.root() + "/other", "a file");
   std::filesystem::create_directories(site_.root() + "/their job/data");
+  site_.PlantForeignJobs();
   const auto before = ReadTree(job + "/checkpoints");
   EXPECT_EQ(ListedIds(site_), (std::vector<std::string>{"old", "hurt"}));
   daemon_->Stop();
@@ -224,6 +225,11 @@ TEST_F(DamagedRoot, ForeignThingsInPlacesOfOursAreNoCheckpointsAndStay) {
   EXPECT_EQ(ReadTextFile(job + "/failed/9-0123456789abcdef"), "a file");
   EXPECT_EQ(ReadTextFile(site_.root() + "/other"), "a file");
   EXPECT_TRUE(std::filesystem::is_directory(site_.root() + "/their job/data"));
+  EXPECT_EQ(ListedIds(site_, "theirs"), std::vector<std::string>());
+  EXPECT_EQ(ListedIds(site_, "theirs-too"), std::vector<std::string>());
+  EXPECT_EQ(Ckptctl(site_, {"--job", "theirs-too", "latest"}).exit_code, 3);
+  EXPECT_EQ(Ckptctl(site_, {"--job", "theirs-too", "delete", "epoch-1", "--yes"}).exit_code, 3);
+  EXPECT_EQ(Ckptctl(site_, {"verify", "--all"}).exit_code, 0);
 }
 
 }  // namespace

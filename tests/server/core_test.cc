@@ -15,6 +15,7 @@
 #include "tests/server/test_image.h"
 #include "tests/storage/plan/entries.h"
 #include "tests/support/fault_disk.h"
+#include "tests/support/foreign_files.h"
 #include "tests/support/temp_folder.h"
 
 namespace ckptd {
@@ -66,10 +67,15 @@ class SealingRank : public SaveStream {
 class CoreTest : public testing::Test {
  protected:
   CoreTest() : logger_(LogLevel::kError, LogFormat::kText, stderr) { Start(""); }
-  ~CoreTest() override { Stop(); }
+  ~CoreTest() override {
+    Stop();
+    foreign_.Check();
+  }
 
   void Start(const std::string& faults, absl::Duration drain_timeout = absl::Seconds(30)) {
     Stop();
+    foreign_.PlantJobs(folder_.path());
+    foreign_.PlantInRoot(folder_.path());
     injector_ = *FaultInjector::Create({.plan = faults, .plan_file = "", .log_file = ""});
     Core::Options options;
     options.config.node = "node";
@@ -145,6 +151,7 @@ class CoreTest : public testing::Test {
   }
 
   TempFolder folder_;
+  ForeignFiles foreign_;
   Logger logger_;
   std::unique_ptr<FaultInjector> injector_;
   std::unique_ptr<Core> core_;

@@ -163,10 +163,15 @@ struct SaveRig::Life {
 };
 
 SaveRig::SaveRig(Options options) : options_(std::move(options)) {
+  foreign_.PlantJobs(path());
+  foreign_.PlantInRoot(path());
   life_ = std::make_unique<Life>(*this, options_.faults);
 }
 
-SaveRig::~SaveRig() { Crash(); }
+SaveRig::~SaveRig() {
+  Crash();
+  foreign_.Check();
+}
 
 void SaveRig::Crash() {
   if (life_ == nullptr) return;
@@ -200,6 +205,7 @@ void SaveRig::ForEachRank(const std::function<void(Attempt&, const RankSave&)>& 
 
 void SaveRig::Start(const std::string& faults) {
   CKPT_CHECK(life_ == nullptr, "one daemon at a time");
+  foreign_.PlantInRoot(path());
   life_ = std::make_unique<Life>(*this, faults);
   OnLoop([&] {
     Recover machine(
@@ -381,7 +387,9 @@ std::vector<std::string> SaveRig::List(const std::string& folder) {
   std::vector<std::string> names;
   auto entries = root().disk().List(Join(kJob, folder));
   if (!entries.ok()) return {std::string(entries.status().message())};
-  for (const DirEntry& entry : *entries) names.push_back(entry.name);
+  for (const DirEntry& entry : *entries) {
+    if (!ForeignFiles::IsOne(entry.name)) names.push_back(entry.name);
+  }
   return names;
 }
 

@@ -20,6 +20,7 @@
 #include "server/tidier.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fault_disk.h"
+#include "tests/support/foreign_files.h"
 #include "tests/support/temp_folder.h"
 
 namespace ckptd {
@@ -132,8 +133,9 @@ class SaveRig {
   void ExpectStored(const std::string& id, const std::vector<std::shared_ptr<FakeRank>>& ranks);
   // Nothing is in flight, and no block of any arena is in use.
   void ExpectQuiet();
-  std::vector<std::string> List(const std::string& folder);  // Names, below the job's folder.
-  int Passed(const std::string& point);                      // How often.
+  // Names of ours, below the job's folder.
+  std::vector<std::string> List(const std::string& folder);
+  int Passed(const std::string& point);  // How often.
 
   ControlLoop& loop();
   Attempts& attempts();
@@ -155,6 +157,7 @@ class SaveRig {
   const Options options_;
   Logger logger_{LogLevel::kError, LogFormat::kText};
   TempFolder folder_;
+  ForeignFiles foreign_;  // In every folder that a life finds.
   FakeClock clock_;
   std::mutex mutex_;  // Guards points_.
   std::map<std::string, int> points_;

@@ -91,6 +91,19 @@ void ForeignFiles::PlantInRoot(const std::string& root) {
   }
 }
 
+void ForeignFiles::PlantFolder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  Plant(folder);
+}
+
+void ForeignFiles::PlantJobs(const std::string& root) {
+  PlantFolder(root + "/theirs");
+  PlantFolder(root + "/theirs-too");
+  PlantFolder(root + "/theirs-too/checkpoints");
+  PlantFolder(root + "/theirs-too/checkpoints/epoch-1");
+}
+
 void ForeignFiles::Check() {
   for (const auto& [path, how] : known_) {
     EXPECT_EQ(Describe(path), how) << "somebody else's file was touched: " << path;

@@ -15,6 +15,10 @@ class ForeignFiles {
   // job, and its checkpoints, attempts, failed, retired and trash.
   void PlantInRoot(const std::string& root);
 
+  // Two more, which are no jobs of ours though they could be called so: "theirs" with nothing but
+  // such files, and "theirs-too" with checkpoints/epoch-1, which holds no manifest.
+  void PlantJobs(const std::string& root);
+
   // Content, mode and time of change of each are as they were; a failure names those that are not.
   // Checked ones are forgotten: the root may go.
   void Check();
@@ -24,6 +28,7 @@ class ForeignFiles {
 
  private:
   void Plant(const std::string& folder);
+  void PlantFolder(const std::string& folder);
   void Remember(const std::string& path);
 
   std::set<std::string> folders_;             // Planted in.

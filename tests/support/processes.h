@@ -93,6 +93,7 @@ class TestSite {
   std::vector<Json> FaultLog() const;  // What faulty daemons here have logged.
 
   void PlantForeignFiles() const;
+  void PlantForeignJobs() const { foreign_.PlantJobs(root()); }
   // For a root that goes before the site does.
   void CheckForeignFiles() const { foreign_.Check(); }
 

@@ -304,10 +304,15 @@ TEST_F(Protocol, RecoveryPutsBackWhatHasNoSuccessor) {
 TEST_F(Protocol, RecoveryReadsNothingThatIsNotAJob) {
   ASSERT_TRUE(disk_.MakeDir("data", 0777).ok());
   WriteFile("data/attempts", "a file");
+  for (const char* folder : {"theirs", "theirs/checkpoints", "theirs/checkpoints/epoch-1"}) {
+    ASSERT_TRUE(disk_.MakeDir(folder, 0777).ok());
+  }
+  WriteFile("theirs/checkpoints/epoch-1/shard-00000-of-00001.safetensors", "foreign");
   WriteFile("notes.txt", "foreign");
   Recover recover = RunRecover();
   EXPECT_TRUE(recover.committed().empty());
   EXPECT_EQ(NamesIn("data"), Names({"attempts"}));
+  EXPECT_EQ(NamesIn("theirs/checkpoints/epoch-1"), Names({"shard-00000-of-00001.safetensors"}));
 }
 
 TEST_F(Protocol, FailedAttemptsKeepTheirRecordsAndTheLastAreKept) {
