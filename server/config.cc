@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "server/config_file.h"
+#include "storage/base/nearest.h"
 #include "storage/base/status.h"
 
 namespace ckptd {

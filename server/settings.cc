@@ -2,9 +2,7 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -348,29 +346,6 @@ std::string KeyOf(absl::string_view flag) { return absl::StrReplaceAll(flag, {{"
 
 std::string VariableOf(absl::string_view flag) {
   return absl::StrCat("CKPTD_", absl::AsciiStrToUpper(KeyOf(flag)));
-}
-
-std::string Nearest(absl::string_view name, const std::vector<std::string>& candidates) {
-  std::string best;
-  size_t best_distance = std::numeric_limits<size_t>::max();
-  for (const std::string& candidate : candidates) {
-    // Edit distance, one row at a time.
-    std::vector<size_t> row(candidate.size() + 1);
-    for (size_t j = 0; j < row.size(); ++j) row[j] = j;
-    for (size_t i = 0; i < name.size(); ++i) {
-      size_t diagonal = std::exchange(row[0], i + 1);
-      for (size_t j = 0; j < candidate.size(); ++j) {
-        size_t replaced = diagonal + (name[i] == candidate[j] ? 0 : 1);
-        diagonal = row[j + 1];
-        row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-      }
-    }
-    if (row.back() < best_distance) {
-      best_distance = row.back();
-      best = candidate;
-    }
-  }
-  return best;
 }
 
 }  // namespace ckptd

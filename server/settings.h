@@ -112,9 +112,6 @@ std::vector<Setting> NodeSettings(const Surroundings& surroundings);
 std::string KeyOf(absl::string_view flag);
 std::string VariableOf(absl::string_view flag);
 
-// The candidate with the fewest edits to `name`; "" of none.
-std::string Nearest(absl::string_view name, const std::vector<std::string>& candidates);
-
 }  // namespace ckptd
 
 #endif  // CKPTD_SERVER_SETTINGS_H_

@@ -221,7 +221,7 @@ absl::Status UnknownVerb(const CLI::App& app) {
     verbs.push_back(sub->get_name());
   }
   const std::string word = app.remaining().front();
-  std::string nearest = Nearest(word, verbs);
+  std::string nearest = LikelyMeant(word, verbs);
   return absl::InvalidArgumentError(
       absl::StrCat("no verb or option \"", word, "\"; ",
                    nearest.empty() ? "" : absl::StrCat("did you mean ", nearest, "? "),

@@ -24,16 +24,19 @@ size_t Edits(absl::string_view from, absl::string_view to) {
 }  // namespace
 
 std::string Nearest(absl::string_view name, const std::vector<std::string>& candidates) {
-  std::string best;
-  size_t best_edits = std::max<size_t>(2, name.size() / 3) + 1;
-  for (const std::string& candidate : candidates) {
-    // As many edits as there are characters make anything of anything.
-    size_t edits = Edits(name, candidate);
-    if (edits >= best_edits || edits >= name.size()) continue;
-    best_edits = edits;
-    best = candidate;
-  }
-  return best;
+  auto nearest = std::min_element(candidates.begin(), candidates.end(),
+                                  [&](const std::string& left, const std::string& right) {
+                                    return Edits(name, left) < Edits(name, right);
+                                  });
+  return nearest == candidates.end() ? "" : *nearest;
+}
+
+std::string LikelyMeant(absl::string_view name, const std::vector<std::string>& candidates) {
+  std::string nearest = Nearest(name, candidates);
+  size_t edits = Edits(name, nearest);
+  // As many edits as there are characters make anything of anything.
+  bool likely = edits <= std::max<size_t>(2, name.size() / 3) && edits < name.size();
+  return likely ? nearest : "";
 }
 
 }  // namespace ckptd

@@ -9,9 +9,12 @@
 
 namespace ckptd {
 
-// The candidate with the fewest edits (characters put in, taken out or replaced) to `name`, if
-// these are at most 2 or a third of the name's length; else "".
+// The candidate with the fewest edits (characters put in, taken out or replaced) to `name`; "" of
+// none.
 std::string Nearest(absl::string_view name, const std::vector<std::string>& candidates);
+
+// The same, if the edits are at most 2 or a third of the name's length; else "".
+std::string LikelyMeant(absl::string_view name, const std::vector<std::string>& candidates);
 
 }  // namespace ckptd
 

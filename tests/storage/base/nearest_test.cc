@@ -12,12 +12,13 @@ TEST(Nearest, IsTheNameWithTheFewestEdits) {
             "max-inflight-attempts");
 }
 
-TEST(Nearest, IsNothingIfNothingIsNear) {
-  EXPECT_EQ(Nearest("restore", {"list", "status", "wait"}), "");
-  EXPECT_EQ(Nearest("io", {"ls", "to"}), "to");
-  EXPECT_EQ(Nearest("ab", {"cd"}), "");
-  EXPECT_EQ(Nearest("", {"a"}), "");
-  EXPECT_EQ(Nearest("a", {}), "");
+TEST(Nearest, IsLikelyMeantOnlyIfItIsNear) {
+  EXPECT_EQ(Nearest("restore", {"status", "health", "restart"}), "restart");
+  EXPECT_EQ(LikelyMeant("restore", {"list", "status", "wait"}), "");
+  EXPECT_EQ(LikelyMeant("io", {"ls", "to"}), "to");
+  EXPECT_EQ(LikelyMeant("ab", {"cd"}), "");
+  EXPECT_EQ(LikelyMeant("", {"a"}), "");
+  EXPECT_EQ(LikelyMeant("a", {}), "");
 }
 
 }  // namespace
