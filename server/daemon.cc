@@ -160,6 +160,11 @@ class RunningDaemon : public Daemon {
                                  {"io_reason", facts.engine_reason},
                                  {"direct", facts.direct},
                                  {"file_system", facts.file_system}});
+    if (options_.config.io == IoEngine::kAuto && facts.engine != "uring") {
+      logger_.Warning("root.slower", {{"root", root.label},
+                                      {"why", absl::StrCat("no io_uring: ", facts.engine_reason)},
+                                      {"advice", "see ckptctl doctor, or set --io posix"}});
+    }
     return std::make_shared<Root>(root.label, root.path, *std::move(disk));
   }
 

@@ -21,6 +21,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "storage/base/unique_fd.h"
 #include "tests/support/processes.h"
 
@@ -180,6 +181,14 @@ TEST_P(UringForbidden, ThreadsWriteTheSameBytes) {
   Json root = SaveAndCompare(site)["roots"][0];
   EXPECT_EQ(root["io"], "posix");
   EXPECT_SAYS(root["io_reason"], GetParam()[1]);
+  std::vector<std::string> lines = absl::StrSplit(daemon.Log(), '\n');
+  EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
+                          [](const std::string& line) {
+                            return absl::StrContains(line, R"("level":"warning")");
+                          }),
+            1)
+      << daemon.Log();
+  EXPECT_TRUE(absl::StrContains(daemon.Log(), "no io_uring: ")) << daemon.Log();
   EXPECT_EQ(root["fixed_buffers"], false);
   Json checks = Doctor(site, host);
   EXPECT_EQ(checks["exit"], 0);
@@ -208,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Hosts, WhereNoMemoryCanBeRegisteredUringWritesFromPlainMemory) {
   for (const Restrictions& host :
        {Restrictions{"--register-buffers", "ENOMEM"}, Restrictions{"--memlock", "8388608"},
-        Restrictions{"--memlock", "0"}}) {
+        Restrictions{"--memlock", "65536"}, Restrictions{"--memlock", "0"}}) {
     SCOPED_TRACE(host[0] + " " + host[1]);
     TestSite site;
     HostDaemon daemon(site, host);
@@ -311,11 +320,11 @@ class Mounted {
     return mounted_;
   }
   // A new ext4 of this size on a loop device, which goes with the mount.
-  bool MountLoop(const std::string& image, uint64_t bytes) {
+  bool MountLoop(const std::string& image, uint64_t bytes, uint32_t sector_bytes = 512) {
     std::ofstream(image).flush();
     std::filesystem::resize_file(image, bytes);
     const char* mkfs = ::access("/sbin/mkfs.ext4", X_OK) == 0 ? "/sbin/mkfs.ext4" : nullptr;
-    if (mkfs == nullptr || RunProgram({mkfs, "-q", "-F", image}).exit_code != 0) {
+    if (mkfs == nullptr || RunProgram({mkfs, "-q", "-F", "-b", "4096", image}).exit_code != 0) {
       reason_ = "no mkfs.ext4";
       return false;
     }
@@ -327,6 +336,7 @@ class Mounted {
     loop_config config = {};
     config.fd = static_cast<uint32_t>(file.get());
     config.info.lo_flags = LO_FLAGS_AUTOCLEAR;
+    config.block_size = sector_bytes;
     if (number < 0 || !loop.valid() || ::ioctl(loop.get(), LOOP_CONFIGURE, &config) != 0) {
       reason_ = absl::StrCat("no loop device: ", std::strerror(errno));
       return false;
@@ -385,10 +395,43 @@ TEST(Hosts, AnOverlayIsARoot) {
 }
 
 TEST(Hosts, ASmallDiskIsARoot) {
+  for (uint32_t sector_bytes : {512, 4096}) {
+    SCOPED_TRACE(sector_bytes);
+    TestSite site;
+    Mounted root(site);
+    if (!root.MountLoop(site.folder() + "/image", 64 << 20, sector_bytes)) {
+      GTEST_SKIP() << root.reason();
+    }
+    ExpectTheSame(site, "ext4");
+  }
+}
+
+// --- File systems without some of the usual calls
+
+TEST(Hosts, WithoutLocksTheDaemonSaysWhereItCannotBe) {
+  for (const char* error : {"ENOSYS", "EOPNOTSUPP"}) {
+    TestSite site;
+    HostDaemon daemon(site, {"--flock", error});
+    if (daemon.CannotBe()) GTEST_SKIP() << "cannot be: " << daemon.Log();
+    EXPECT_NE(daemon.AwaitEnd().value_or(0), 0);
+    EXPECT_TRUE(absl::StrContains(daemon.Log(), "without locks")) << daemon.Log();
+    EXPECT_TRUE(absl::StrContains(daemon.Log(), site.socket())) << daemon.Log();
+  }
+}
+
+TEST(Hosts, WhereNothingCanBeRenamedNoSaveIsCalledCommitted) {
   TestSite site;
-  Mounted root(site);
-  if (!root.MountLoop(site.folder() + "/image", 64 << 20)) GTEST_SKIP() << root.reason();
-  ExpectTheSame(site, "ext4");
+  HostDaemon daemon(site, {"--rename", "EINVAL"});
+  SKIP_UNLESS_ALLOWED(daemon);
+  TestTrainer rank(site, {"--rank", "0", "--world-size", "1", "--tensor", "w:uint8:30000"});
+  rank.Send("save a 1");
+  Json end = rank.AwaitOutcome("a");
+  EXPECT_EQ(end["event"], "failed") << end;
+  EXPECT_SAYS(end["message"], "rename");
+  EXPECT_EQ(ListedIds(site), std::vector<std::string>());
+  Json checks = Doctor(site, {"--rename", "EINVAL"});
+  EXPECT_EQ(checks["rename"]["ok"], false) << checks;
+  EXPECT_EQ(checks["exit"], 1);
 }
 
 TEST(Hosts, ADiskThatFillsUpLateFailsTheSaveAndGivesItsSpaceBack) {

@@ -33,6 +33,8 @@ constexpr uint32_t kRegisterBuffersUpdate = 16;
 uint32_t ErrorNamed(const std::string& name) {
   if (name == "EPERM") return EPERM;
   if (name == "ENOSYS") return ENOSYS;
+  if (name == "EINVAL") return EINVAL;
+  if (name == "EOPNOTSUPP") return EOPNOTSUPP;
   return ENOMEM;
 }
 
@@ -42,10 +44,10 @@ bool Install(std::vector<sock_filter> filter) {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-bool FailUringSetup(uint32_t error) {
+bool FailCall(uint32_t call, uint32_t error) {
   return Install({
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   });
@@ -82,7 +84,9 @@ bool MakeRunReadOnly() {
 }
 
 bool Restrict(const std::string& what, const std::string& value) {
-  if (what == "--uring-setup") return FailUringSetup(ErrorNamed(value));
+  if (what == "--uring-setup") return FailCall(SYS_io_uring_setup, ErrorNamed(value));
+  if (what == "--flock") return FailCall(SYS_flock, ErrorNamed(value));
+  if (what == "--rename") return FailCall(SYS_renameat, ErrorNamed(value));
   if (what == "--register-buffers") return FailBufferRegistration(ErrorNamed(value));
   if (what == "--memlock") return LimitMemlock(std::strtoull(value.c_str(), nullptr, 10));
   if (what == "--huge-pages") return ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0;
