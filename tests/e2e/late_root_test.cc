@@ -23,22 +23,23 @@ class LateRoot : public testing::Test {
  protected:
   LateRoot() {
     site_.SetFaults("write:late/attempts@2+=hang");
-    Start();
+    Start("32MiB");
   }
 
-  void Start() {
-    daemon_.emplace(
-        site_, TestDaemon::Options{.faulty = true,
-                                   .flags = {"--root", "other=" + site_.other_root(),
-                                             "--block-size", "1MiB", "--arena-limit", "32MiB"}});
+  void Start(const std::string& arena_limit) {
+    daemon_.emplace(site_, TestDaemon::Options{
+                               .faulty = true,
+                               .flags = {"--root", "other=" + site_.other_root(), "--block-size",
+                                         "1MiB", "--arena-limit", arena_limit}});
     EXPECT_TRUE(daemon_->ready()) << daemon_->Log();
   }
 
-  // The daemon dies while it writes "a" of the job "late", and this is the plan of the next one.
+  // The daemon dies while it writes "a" of the job "late", and this is the plan of the next one,
+  // which has room for the arena that comes back and for another.
   void Restart(const std::string& faults) {
     daemon_->Kill();
     site_.SetFaults(faults);
-    Start();
+    Start("40MiB");
   }
 
   TestTrainer Trainer(const std::string& job, const std::string& root, int mebibytes) {
