@@ -20,7 +20,7 @@ void Trash::Watch(std::shared_ptr<Root> root) {
 void Trash::Look(std::shared_ptr<Root> root, std::function<void()> then) {
   root->readers().Post([this, root, then = std::move(then)]() mutable {
     std::vector<std::pair<std::string, RetiredName>> found;
-    auto jobs = ListJobs(root->disk());
+    auto jobs = ListJobFolders(root->disk());
     for (size_t i = 0; jobs.ok() && i < jobs->size(); ++i) {
       auto names = ListTrash(root->disk(), (*jobs)[i]);
       for (size_t j = 0; names.ok() && j < names->size(); ++j)

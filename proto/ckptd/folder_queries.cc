@@ -48,12 +48,13 @@ std::optional<VerifyResult> VerifyWhereItIs(Disk& disk, CheckpointInfo info) {
 FolderQueries::FolderQueries(Disk& disk, std::string label, std::string path)
     : disk_(disk), label_(std::move(label)), path_(std::move(path)) {}
 
-// Those that a verb about all jobs reads. NotFound, naming those there are, for one that is not
-// among them.
+// Those that a verb about all jobs reads. NotFound, naming those there are, for one that has no
+// folder; one that has, and nothing in it, may be asked for.
 absl::StatusOr<std::vector<std::string>> FolderQueries::JobsOf(const std::string& job) {
-  ASSIGN_OR_RETURN(std::vector<std::string> jobs, ListJobs(disk_));
-  if (job.empty()) return jobs;
-  if (std::find(jobs.begin(), jobs.end(), job) == jobs.end()) {
+  if (job.empty()) return ListJobs(disk_);
+  ASSIGN_OR_RETURN(std::vector<std::string> folders, ListJobFolders(disk_));
+  if (std::find(folders.begin(), folders.end(), job) == folders.end()) {
+    ASSIGN_OR_RETURN(std::vector<std::string> jobs, ListJobs(disk_));
     return absl::NotFoundError(jobs.empty()
                                    ? absl::StrCat("nothing there: ", path_, " has no job")
                                    : absl::StrCat("no job ", QuoteName(job), " in ", path_,

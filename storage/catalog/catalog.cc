@@ -163,9 +163,34 @@ std::string DescribeSome(std::vector<std::string> texts) {
   return absl::StrJoin(texts, ", ");
 }
 
+// What cannot be read is not ours.
+bool HoldsAttempts(Disk& disk, const std::string& folder) {
+  absl::StatusOr<std::vector<AttemptName>> attempts = AttemptsIn(disk, folder);
+  return attempts.ok() && !attempts->empty();
+}
+
+bool HoldsRecords(Disk& disk, const std::string& folder, bool (*is_ours)(const std::string& name)) {
+  absl::StatusOr<std::vector<std::string>> names = FoldersIn(disk, folder);
+  return names.ok() && std::any_of(names->begin(), names->end(), [&](const std::string& name) {
+           const std::string path = Join(folder, name);
+           return is_ours(name) && (disk.Stat(Join(path, kManifestFile)).ok() ||
+                                    disk.Stat(Join(path, kRecordFile)).ok());
+         });
+}
+
+// In the order in which things are moved, so that none is missed on its way.
+bool HoldsAny(Disk& disk, const std::string& job) {
+  return HoldsAttempts(disk, AttemptsDir(job)) ||
+         HoldsRecords(disk, CheckpointsDir(job),
+                      [](const std::string& name) { return DecodeName(name).has_value(); }) ||
+         HoldsRecords(disk, RetiredDir(job),
+                      [](const std::string& name) { return ParseRetiredName(name).has_value(); }) ||
+         HoldsAttempts(disk, FailedDir(job));
+}
+
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> ListJobs(Disk& disk) {
+absl::StatusOr<std::vector<std::string>> ListJobFolders(Disk& disk) {
   ASSIGN_OR_RETURN(std::vector<std::string> names, FoldersIn(disk, ""));
   std::vector<std::string> jobs;
   for (const std::string& name : names) {
@@ -179,6 +204,12 @@ absl::StatusOr<std::vector<std::string>> ListJobs(Disk& disk) {
     }
   }
   std::sort(jobs.begin(), jobs.end());
+  return jobs;
+}
+
+absl::StatusOr<std::vector<std::string>> ListJobs(Disk& disk) {
+  ASSIGN_OR_RETURN(std::vector<std::string> jobs, ListJobFolders(disk));
+  std::erase_if(jobs, [&disk](const std::string& job) { return !HoldsAny(disk, job); });
   return jobs;
 }
 

@@ -45,8 +45,12 @@ struct UnfinishedAttempt {
   std::vector<FileSize> files;  // By name.
 };
 
-// Folders of the root that hold at least one of a job's folders, by name.
+// Those of which at least one checkpoint, attempt or failed attempt is there, by name.
 absl::StatusOr<std::vector<std::string>> ListJobs(Disk& disk);
+
+// Folders of the root that hold at least one of a job's folders, by name: jobs of which only trash
+// is left are among them, and foreign folders that look like one.
+absl::StatusOr<std::vector<std::string>> ListJobFolders(Disk& disk);
 
 // By (sequence, attempt); damaged ones whose attempt is not known come first. Each id once, also
 // while it is being replaced.

@@ -5,8 +5,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "storage/catalog/verdict.h"
 #include "storage/disk/sim_disk.h"
 #include "storage/format/paths.h"
@@ -48,6 +50,27 @@ TEST(Catalog, ARootWithoutJobsIsEmpty) {
   EXPECT_TRUE(ListUnfinished(disk, "job")->empty());
   EXPECT_TRUE(absl::IsNotFound(Latest(disk, "job").status()));
   EXPECT_TRUE(absl::IsNotFound(FindCheckpoint(disk, "job", "x").status()));
+}
+
+TEST(Catalog, AJobIsWhatHoldsSomethingOfOurs) {
+  SimDisk disk;
+  const std::string attempt = ToString(MakeTestRecord("x", 1, 1).attempt);
+  WriteFile(disk, "foreign/checkpoints/their-model/weights.bin", "foreign");
+  WriteFile(disk, "foreign/attempts/first/log", "foreign");
+  WriteFile(disk, "foreign/failed/notes", "foreign");
+  WriteFile(disk, "deleted/checkpoints/notes", "foreign");
+  WriteFile(disk, absl::StrCat("deleted/trash/x~", attempt, "/MANIFEST.pb"), "");
+  EXPECT_TRUE(ListJobs(disk)->empty());
+  EXPECT_EQ(*ListJobFolders(disk), std::vector<std::string>({"deleted", "foreign"}));
+
+  Plant(disk, "x", 1);
+  WriteFile(disk, "damaged/checkpoints/x/MANIFEST.pb", "nonsense");
+  WriteFile(disk, "replacing/checkpoints/notes", "foreign");
+  WriteFile(disk, absl::StrCat("replacing/retired/x~", attempt, "/MANIFEST.pb"), "");
+  WriteFile(disk, absl::StrCat("tried/attempts/", attempt, "/notes"), "");
+  WriteFile(disk, absl::StrCat("failing/failed/", attempt, "/notes"), "");
+  EXPECT_EQ(*ListJobs(disk),
+            std::vector<std::string>({"damaged", "failing", "job", "replacing", "tried"}));
 }
 
 TEST(Catalog, CheckpointsAreListedBySequenceNotByName) {
