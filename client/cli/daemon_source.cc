@@ -105,6 +105,7 @@ DaemonSource::~DaemonSource() = default;
 absl::StatusOr<v1::ListReply> DaemonSource::List(const std::string& job, bool failed) {
   v1::ListRequest request;
   request.set_job(job);
+  request.set_root(options_.root);
   request.set_failed(failed);
   return Call<v1::ListReply>(*stubs_->admin, &v1::AdminService::Stub::List, request, options_);
 }
@@ -112,6 +113,7 @@ absl::StatusOr<v1::ListReply> DaemonSource::List(const std::string& job, bool fa
 absl::StatusOr<v1::Checkpoint> DaemonSource::Latest(const std::string& job) {
   v1::LatestRequest request;
   request.set_job(job);
+  request.set_root(options_.root);
   return Call<v1::Checkpoint>(*stubs_->checkpoint, &v1::CheckpointService::Stub::Latest, request,
                               options_);
 }
@@ -119,6 +121,7 @@ absl::StatusOr<v1::Checkpoint> DaemonSource::Latest(const std::string& job) {
 absl::StatusOr<v1::ShowReply> DaemonSource::Show(const std::string& job, const std::string& name) {
   v1::ShowRequest request;
   request.set_job(job);
+  request.set_root(options_.root);
   request.set_name(name);
   return Call<v1::ShowReply>(*stubs_->admin, &v1::AdminService::Stub::Show, request, options_);
 }
@@ -130,6 +133,7 @@ absl::StatusOr<v1::DescribeReply> DaemonSource::Describe(const std::string& job,
   SetDeadline(context, options_.timeout);
   v1::DescribeRequest request;
   request.set_job(job);
+  request.set_root(options_.root);
   request.set_checkpoint_id(id);
   request.set_tensor_glob(glob);
   auto reader = stubs_->checkpoint->Describe(&context, request);
@@ -146,6 +150,7 @@ absl::StatusOr<std::vector<v1::VerifyReply>> DaemonSource::Verify(
   SetDeadline(context, options_.verify_timeout);
   v1::VerifyRequest request;
   request.set_job(job);
+  request.set_root(options_.root);
   request.mutable_ids()->Add(ids.begin(), ids.end());
   auto reader = stubs_->admin->Verify(&context, request);
   std::vector<v1::VerifyReply> replies;
@@ -169,6 +174,7 @@ absl::StatusOr<v1::Attempt> DaemonSource::Wait(const std::string& job, const std
                                                const std::string& state) {
   v1::WaitRequest request;
   request.set_job(job);
+  request.set_root(options_.root);
   request.set_checkpoint_id(id);
   request.set_state(state);
   return Call<v1::Attempt>(*stubs_->checkpoint, &v1::CheckpointService::Stub::Wait, request,
@@ -180,6 +186,7 @@ absl::StatusOr<v1::DeleteReply> DaemonSource::Delete(const std::string& job,
                                                      bool allow_newest) {
   v1::DeleteRequest request;
   request.set_job(job);
+  request.set_root(options_.root);
   request.mutable_ids()->Add(ids.begin(), ids.end());
   request.set_allow_newest(allow_newest);
   return Call<v1::DeleteReply>(*stubs_->admin, &v1::AdminService::Stub::Delete, request, options_);

@@ -24,6 +24,7 @@ class DaemonSource : public Source {
     std::string socket_origin;  // For the error.
     absl::Duration timeout;     // Of each call but Verify().
     absl::Duration verify_timeout = absl::InfiniteDuration();
+    std::string root = {};  // Label; empty: the first.
   };
 
   static absl::StatusOr<std::unique_ptr<DaemonSource>> Connect(const Options& options);

@@ -88,7 +88,7 @@ absl::StatusOr<std::vector<v1::VerifyReply>> FolderSource::Verify(
     const std::string& job, const std::vector<std::string>& ids) {
   std::vector<v1::VerifyReply> replies;
   auto each = [&replies](v1::VerifyReply reply) { replies.push_back(std::move(reply)); };
-  auto warn = [this](std::string warning) { warnings_.push_back(std::move(warning)); };
+  auto warn = [this](std::string warning) { Warn(std::move(warning)); };
   RETURN_IF_ERROR(queries_.Verify(job, ids, each, warn));
   return replies;
 }

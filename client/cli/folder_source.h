@@ -1,5 +1,5 @@
 // FolderSource reads a storage folder without a daemon. It writes nothing but the verdicts of
-// Verify().
+// Verify(), and warns of those that could not be kept.
 #ifndef CKPTD_CLIENT_CLI_FOLDER_SOURCE_H_
 #define CKPTD_CLIENT_CLI_FOLDER_SOURCE_H_
 
@@ -30,15 +30,11 @@ class FolderSource : public Source {
   absl::StatusOr<std::vector<v1::VerifyReply>> Verify(const std::string& job,
                                                       const std::vector<std::string>& ids) override;
 
-  // Verdicts that could not be kept.
-  const std::vector<std::string>& warnings() const { return warnings_; }
-
  private:
   FolderSource(std::string root, std::unique_ptr<Disk> disk);
 
   const std::unique_ptr<Disk> disk_;
   FolderQueries queries_;
-  std::vector<std::string> warnings_;
 };
 
 }  // namespace ckptd

@@ -179,6 +179,10 @@ absl::StatusOr<Options> Checked(Raw& raw, const CLI::App& app, const Variables& 
       return absl::InvalidArgumentError(
           "--root reads a folder without a daemon: it excludes --socket");
     }
+    if (!options.root_label.empty()) {
+      return absl::InvalidArgumentError(
+          "--root reads a folder without a daemon: it excludes --root-label");
+    }
     if (NeedsDaemon(options.verb)) {
       return absl::InvalidArgumentError(
           "this verb needs a daemon, and --root reads a folder without one");
@@ -206,8 +210,9 @@ std::vector<std::string> ForCli11(const std::vector<std::string>& arguments) {
 
 void Unmark(Raw& raw) {
   Options& options = raw.options;
-  std::vector<std::string*> texts = {&raw.id, &options.socket, &options.root, &options.job,
-                                     &options.tensor_glob};
+  std::vector<std::string*> texts = {&raw.id,       &options.socket,
+                                     &options.root, &options.root_label,
+                                     &options.job,  &options.tensor_glob};
   for (std::string& id : options.ids) texts.push_back(&id);
   for (std::string* text : texts) {
     if (!text->empty() && text->back() == kMark) text->pop_back();
@@ -244,6 +249,8 @@ absl::StatusOr<std::variant<Options, HelpRequest>> ParseOptions(
   app.add_option("--root", raw.options.root,
                  "read this storage folder, without a daemon (list latest show describe verify); "
                  "doctor: look at this one");
+  app.add_option("--root-label", raw.options.root_label,
+                 "of a daemon with several roots, ask this one alone [all]");
   app.add_option("--job", raw.options.job, "job name; may be left out if there is one");
   app.add_option("-o,--output", raw.output, "table or json [table]")
       ->check(CLI::IsMember({"table", "json"}));

@@ -34,7 +34,8 @@ struct Options {
   std::string socket_origin;  // Why this socket, for the error.
   // Absolute: read this folder, without a daemon. Always set for doctor, which has a socket too.
   std::string root;
-  std::string job;  // Empty: the only one, or all.
+  std::string root_label;  // Of the daemon's roots, this one alone; empty: all.
+  std::string job;         // Empty: the only one, or all.
   bool json = false;
   absl::Duration timeout;
   bool timeout_given = false;

@@ -78,6 +78,7 @@ std::string Step(const v1::Attempt& attempt) {
 struct Row {
   std::tuple<bool, uint64_t, std::string> order;
   std::string job;
+  std::string root;  // Label; may be unknown.
   std::vector<std::string> texts;
 };
 
@@ -85,11 +86,17 @@ std::string Rows(std::vector<Row> rows, int indent) {
   std::stable_sort(rows.begin(), rows.end(),
                    [](const Row& a, const Row& b) { return a.order < b.order; });
   std::set<std::string> jobs;
-  for (const Row& row : rows) jobs.insert(row.job);
+  std::set<std::string> roots;
+  for (const Row& row : rows) {
+    jobs.insert(row.job);
+    if (!row.root.empty()) roots.insert(row.root);
+  }
   std::vector<std::string> titles = {"ID", ">STEP", "STATE", ">SIZE", ">AGE", "DETAIL"};
+  if (roots.size() > 1) titles.insert(titles.begin(), "ROOT");
   if (jobs.size() > 1) titles.insert(titles.begin(), "JOB");
   Table table(titles);
   for (Row& row : rows) {
+    if (roots.size() > 1) row.texts.insert(row.texts.begin(), row.root.empty() ? "-" : row.root);
     if (jobs.size() > 1) row.texts.insert(row.texts.begin(), row.job);
     table.Add(std::move(row.texts));
   }
@@ -99,6 +106,7 @@ std::string Rows(std::vector<Row> rows, int indent) {
 Row AttemptRow(const v1::Attempt& attempt, absl::Time now) {
   return {{attempt.sequence() == 0, attempt.sequence(), attempt.attempt()},
           attempt.job(),
+          attempt.root(),
           {Id(attempt), Step(attempt), attempt.state(), HumanSize(SizeOf(attempt)),
            AttemptAge(attempt, now), AttemptDetail(attempt)}};
 }
@@ -107,6 +115,7 @@ Row CheckpointRow(const v1::Checkpoint& checkpoint, absl::Time now) {
   return {
       {false, checkpoint.sequence(), checkpoint.attempt()},
       checkpoint.job(),
+      checkpoint.root(),
       {checkpoint.id(), absl::StrCat(checkpoint.step()), "committed", HumanSize(checkpoint.bytes()),
        Age(checkpoint.committed_unix_ns() != 0, checkpoint.committed_unix_ns(), now),
        absl::StrCat(Count(checkpoint.world_size(), "rank"), ", ", Count(checkpoint.files(), "file"),
@@ -311,6 +320,7 @@ std::string ListText(const v1::ListReply& reply, absl::Time now) {
   for (const v1::DamagedCheckpoint& damaged : reply.damaged()) {
     rows.push_back({{false, 0, damaged.id()},
                     damaged.job(),
+                    "",
                     {damaged.id(), "-", "DAMAGED", "-", "-", FailureText(damaged.error())}});
   }
   for (const v1::Checkpoint& checkpoint : reply.checkpoints()) {

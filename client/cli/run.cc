@@ -1,5 +1,6 @@
 #include "client/cli/run.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "client/cli/folder_source.h"
 #include "client/cli/render_json.h"
 #include "client/cli/render_text.h"
+#include "client/cli/several_roots.h"
 #include "client/cli/watch.h"
 #include "proto/ckptd/version.h"
 #include "storage/base/clock.h"
@@ -26,6 +28,7 @@ namespace {
 
 constexpr absl::Duration kWatchTimeout = absl::Seconds(2);
 constexpr absl::Duration kHealthPeriod = absl::Milliseconds(100);
+constexpr absl::Duration kLookTimeout = absl::Seconds(10);
 constexpr absl::Duration kVersionTimeout = absl::Seconds(2);
 
 // How a verb ended.
@@ -42,6 +45,7 @@ absl::Time Now() { return SystemClock().Wall(); }
 DaemonSource::Options DaemonOptions(const Options& options) {
   DaemonSource::Options daemon{options.socket, options.socket_origin, options.timeout};
   if (options.timeout_given) daemon.verify_timeout = options.timeout;
+  daemon.root = options.root_label;
   return daemon;
 }
 
@@ -49,20 +53,50 @@ absl::StatusOr<std::unique_ptr<DaemonSource>> Daemon(const Options& options) {
   return DaemonSource::Connect(DaemonOptions(options));
 }
 
+absl::StatusOr<std::unique_ptr<DaemonSource>> DaemonAt(const Options& options,
+                                                       const std::string& label) {
+  DaemonSource::Options daemon = DaemonOptions(options);
+  daemon.root = label;
+  return DaemonSource::Connect(daemon);
+}
+
+// Null if there is one to ask, which need not be named: the daemon has no other, or it is named.
+absl::StatusOr<std::unique_ptr<SeveralRoots>> AllRoots(const Options& options,
+                                                       const v1::StatusReply& status) {
+  if (!options.root_label.empty() || status.roots_size() < 2) return nullptr;
+  std::vector<SeveralRoots::Root> roots;
+  for (const v1::RootStatus& root : status.roots()) {
+    ASSIGN_OR_RETURN(std::unique_ptr<DaemonSource> daemon, DaemonAt(options, root.label()));
+    roots.push_back({root.label(), root.path(), std::move(daemon)});
+  }
+  return std::make_unique<SeveralRoots>(std::move(roots));
+}
+
 // What verbs that need no daemon read.
 absl::StatusOr<std::unique_ptr<Source>> AnySource(const Options& options) {
-  if (options.root.empty()) {
-    ASSIGN_OR_RETURN(std::unique_ptr<DaemonSource> daemon, Daemon(options));
-    return daemon;
+  if (!options.root.empty()) {
+    ASSIGN_OR_RETURN(std::unique_ptr<FolderSource> folder,
+                     FolderSource::Open(options.root, options.verb == Verb::kVerify));
+    return folder;
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<FolderSource> folder,
-                   FolderSource::Open(options.root, options.verb == Verb::kVerify));
-  return folder;
+  ASSIGN_OR_RETURN(std::unique_ptr<DaemonSource> daemon, Daemon(options));
+  if (!options.root_label.empty()) return daemon;
+  ASSIGN_OR_RETURN(v1::StatusReply status, daemon->Status());
+  ASSIGN_OR_RETURN(std::unique_ptr<SeveralRoots> all, AllRoots(options, status));
+  if (all == nullptr) return daemon;
+  return all;
+}
+
+void PrintWarnings(const Source& source, Terminal& terminal) {
+  for (const std::string& warning : source.warnings()) {
+    terminal.err << "ckptctl: warning: " << warning << "\n";
+  }
 }
 
 End List(const Options& options, Terminal& terminal) {
   ASSIGN_OR_RETURN(std::unique_ptr<Source> source, AnySource(options));
   ASSIGN_OR_RETURN(v1::ListReply reply, source->List(options.job, options.all));
+  PrintWarnings(*source, terminal);
   terminal.out << (options.json ? ListJson(reply) : ListText(reply, Now()));
   return absl::OkStatus();
 }
@@ -70,6 +104,7 @@ End List(const Options& options, Terminal& terminal) {
 End Latest(const Options& options, Terminal& terminal) {
   ASSIGN_OR_RETURN(std::unique_ptr<Source> source, AnySource(options));
   ASSIGN_OR_RETURN(v1::Checkpoint checkpoint, source->Latest(options.job));
+  PrintWarnings(*source, terminal);
   terminal.out << (options.json ? CheckpointJson(checkpoint) : absl::StrCat(checkpoint.id(), "\n"));
   return absl::OkStatus();
 }
@@ -77,6 +112,7 @@ End Latest(const Options& options, Terminal& terminal) {
 End Show(const Options& options, Terminal& terminal) {
   ASSIGN_OR_RETURN(std::unique_ptr<Source> source, AnySource(options));
   ASSIGN_OR_RETURN(v1::ShowReply reply, source->Show(options.job, options.ids.front()));
+  PrintWarnings(*source, terminal);
   terminal.out << (options.json ? ShowJson(reply) : ShowText(reply, Now()));
   return absl::OkStatus();
 }
@@ -85,6 +121,7 @@ End Describe(const Options& options, Terminal& terminal) {
   ASSIGN_OR_RETURN(std::unique_ptr<Source> source, AnySource(options));
   ASSIGN_OR_RETURN(v1::DescribeReply reply,
                    source->Describe(options.job, options.ids.front(), options.tensor_glob));
+  PrintWarnings(*source, terminal);
   terminal.out << (options.json ? DescribeJson(reply) : DescribeText(reply));
   return absl::OkStatus();
 }
@@ -94,16 +131,13 @@ End Verify(const Options& options, Terminal& terminal) {
   ASSIGN_OR_RETURN(std::vector<v1::VerifyReply> replies, source->Verify(options.job, options.ids));
   if (replies.empty()) terminal.err << "ckptctl: nothing to verify\n";
   terminal.out << (options.json ? VerifyJson(replies) : VerifyText(replies));
-  if (auto* folder = dynamic_cast<FolderSource*>(source.get())) {
-    for (const std::string& warning : folder->warnings()) {
-      terminal.err << "ckptctl: warning: " << warning << "\n";
-    }
-  }
+  PrintWarnings(*source, terminal);
   std::vector<std::string> damaged;
   for (const v1::VerifyReply& reply : replies) {
     if (!reply.ok()) damaged.push_back(reply.id());
   }
-  if (damaged.empty()) return absl::OkStatus();
+  // Who asks whether all are well must not hear so of a part.
+  if (damaged.empty()) return options.ids.empty() ? source->Unread() : absl::OkStatus();
   return absl::DataLossError(absl::StrCat("damaged: ", absl::StrJoin(damaged, ", ")));
 }
 
@@ -142,10 +176,34 @@ absl::Status NotReached(const Options& options, const absl::Status& timeout) {
   return absl::DeadlineExceededError(absl::StrCat(what, ": it is not in flight any more"));
 }
 
+// Where what is waited for is: in flight, which every root is asked of alike, or in a folder.
+absl::StatusOr<SeveralRoots::Place> WhereToWait(const Options& options, DaemonSource& daemon,
+                                                Terminal& terminal) {
+  const std::string& id = options.ids.front();
+  SeveralRoots::Place asked{options.job, options.root_label};
+  if (!options.root_label.empty()) return asked;
+  ASSIGN_OR_RETURN(v1::StatusReply status, daemon.Status());
+  Options look = options;
+  look.timeout = std::min(options.timeout, kLookTimeout);
+  ASSIGN_OR_RETURN(std::unique_ptr<SeveralRoots> all, AllRoots(look, status));
+  if (all == nullptr) return asked;
+  for (const v1::Attempt& attempt : status.attempts()) {
+    if (attempt.checkpoint_id() == id && attempt.job() == options.job)
+      return SeveralRoots::Place{attempt.job(), attempt.root()};
+  }
+  ASSIGN_OR_RETURN(SeveralRoots::Place place, all->Find(options.job, id));
+  PrintWarnings(*all, terminal);
+  return place;
+}
+
 End Wait(const Options& options, Terminal& terminal) {
   ASSIGN_OR_RETURN(std::unique_ptr<DaemonSource> daemon, Daemon(options));
+  absl::StatusOr<SeveralRoots::Place> place = WhereToWait(options, *daemon, terminal);
+  if (absl::IsDeadlineExceeded(place.status())) return NotReached(options, place.status());
+  if (!place.ok()) return place.status();
+  ASSIGN_OR_RETURN(daemon, DaemonAt(options, place->root));
   absl::StatusOr<v1::Attempt> reached =
-      daemon->Wait(options.job, options.ids.front(), options.state);
+      daemon->Wait(place->job, options.ids.front(), options.state);
   if (absl::IsDeadlineExceeded(reached.status())) return NotReached(options, reached.status());
   ASSIGN_OR_RETURN(v1::Attempt attempt, std::move(reached));
   v1::ShowReply shown;
@@ -183,11 +241,40 @@ bool IsInFlight(const absl::Status& refused) {
   return absl::StrContains(refused.message(), "not committed yet");
 }
 
-End Delete(const Options& options, Terminal& terminal) {
+// Of several roots, each id where it is.
+absl::StatusOr<v1::DeleteReply> DeleteEach(const Options& options, SeveralRoots& roots) {
+  ASSIGN_OR_RETURN(std::vector<SeveralRoots::Doomed> doomed,
+                   roots.FindToDelete(options.job, options.ids));
+  v1::DeleteReply all;
+  for (const SeveralRoots::Doomed& one : doomed) {
+    ASSIGN_OR_RETURN(std::unique_ptr<DaemonSource> daemon, DaemonAt(options, one.place.root));
+    absl::StatusOr<v1::DeleteReply> reply =
+        daemon->Delete(one.place.job, {one.id}, options.allow_newest);
+    if (!reply.ok() && all.deleted().empty()) return reply.status();
+    if (!reply.ok()) {
+      return absl::Status(reply.status().code(),
+                          absl::StrCat(reply.status().message(),
+                                       "; deleted before: ", absl::StrJoin(all.deleted(), ", ")));
+    }
+    all.MergeFrom(*reply);
+  }
+  return all;
+}
+
+absl::StatusOr<v1::DeleteReply> DeleteAll(const Options& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<DaemonSource> daemon, Daemon(options));
+  if (options.root_label.empty()) {
+    ASSIGN_OR_RETURN(v1::StatusReply status, daemon->Status());
+    ASSIGN_OR_RETURN(std::unique_ptr<SeveralRoots> all, AllRoots(options, status));
+    if (all != nullptr) return DeleteEach(options, *all);
+  }
+  return daemon->Delete(options.job, options.ids, options.allow_newest);
+}
+
+End Delete(const Options& options, Terminal& terminal) {
+  RETURN_IF_ERROR(Daemon(options).status());
   RETURN_IF_ERROR(Confirm(options, terminal));
-  absl::StatusOr<v1::DeleteReply> reply =
-      daemon->Delete(options.job, options.ids, options.allow_newest);
+  absl::StatusOr<v1::DeleteReply> reply = DeleteAll(options);
   if (absl::IsFailedPrecondition(reply.status()) && !IsInFlight(reply.status()))
     return {reply.status(), kExitHeld};
   if (!reply.ok()) return reply.status();

@@ -1,10 +1,12 @@
-// Source answers what is on a root: a daemon, or the folder itself.
+// Source answers what is on a root, or on all of a daemon: the daemon, or the folder itself.
 #ifndef CKPTD_CLIENT_CLI_SOURCE_H_
 #define CKPTD_CLIENT_CLI_SOURCE_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/ckptd/v1/admin.pb.h"
 #include "proto/ckptd/v1/checkpoint.pb.h"
@@ -34,6 +36,18 @@ class Source {
   // `ids` may be empty: all.
   virtual absl::StatusOr<std::vector<v1::VerifyReply>> Verify(
       const std::string& job, const std::vector<std::string>& ids) = 0;
+
+  // For people: what the answers so far leave out, and what else went wrong.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+  // Why something that was asked for could not be read, while answers came from elsewhere.
+  virtual absl::Status Unread() const { return absl::OkStatus(); }
+
+ protected:
+  void Warn(std::string text) { warnings_.push_back(std::move(text)); }
+
+ private:
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace ckptd

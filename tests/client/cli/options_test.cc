@@ -57,6 +57,12 @@ TEST(Options, HaveDefaults) {
   EXPECT_THAT(options.ids, ElementsAre("step-1"));
 }
 
+TEST(Options, ARootLabelIsOfADaemon) {
+  EXPECT_EQ(MustParse({"--root-label", "[big]", "list"}).root_label, "[big]");
+  EXPECT_EQ(MustParse({"list"}).root_label, "");
+  EXPECT_THAT(ErrorOf({"--root", "/r", "--root-label", "big", "list"}), HasSubstr("--root-label"));
+}
+
 TEST(Options, TheSocketIsTheFlagOrTheVariable) {
   Variables variables = {{"CKPTD_SOCKET", "/v/s"}};
   EXPECT_EQ(MustParse({"status"}, variables).socket, "/v/s");

@@ -67,6 +67,17 @@ TEST(RenderText, SeveralJobsAreTold) {
   EXPECT_EQ(ListText(v1::ListReply(), kNow), "nothing there\n");
 }
 
+TEST(RenderText, SeveralRootsAreTold) {
+  v1::ListReply reply;
+  *reply.add_checkpoints() = SomeCheckpoint("llm", 1);
+  *reply.add_checkpoints() = SomeCheckpoint("llm", 2);
+  reply.mutable_checkpoints(0)->set_root("fast");
+  reply.mutable_checkpoints(1)->set_root("fast");
+  EXPECT_THAT(ListText(reply, kNow), Not(HasSubstr("ROOT")));
+  reply.mutable_checkpoints(1)->set_root("big");
+  EXPECT_THAT(ListText(reply, kNow), AllOf(HasSubstr("ROOT"), HasSubstr("big   step-2")));
+}
+
 TEST(RenderText, AFailureShowsRankNodePhaseAndReason) {
   v1::Attempt attempt = SomeAttempt(2, "failed");
   attempt.mutable_error()->set_rank(3);
