@@ -22,22 +22,6 @@ using testing::HasSubstr;
 
 constexpr uint64_t kSeed = 41700;
 
-std::vector<std::string> Rank(int rank, int world_size, std::vector<std::string> more) {
-  more.insert(more.end(), {"--rank", absl::StrCat(rank), "--world-size", absl::StrCat(world_size)});
-  return more;
-}
-
-void Save(TestTrainer& rank, const std::string& id, int step) {
-  rank.Ok(absl::StrCat("fill ", step));
-  rank.Send(absl::StrCat("save ", id, " ", step));
-}
-
-void ExpectLoads(TestTrainer& rank, const std::string& id, int step) {
-  rank.Ok("fill 0");
-  rank.Ok(absl::StrCat("load ", id, " 0s"));
-  EXPECT_EQ(rank.Do(absl::StrCat("check ", step))["equal"], true) << id;
-}
-
 Json Attempt(const TestSite& site, const std::string& id) {
   const Json status = Ckptctl(site, {"status"}).json;
   for (const Json& attempt : status["attempts"]) {
@@ -55,12 +39,12 @@ TEST(RankKilledInStaging, FailsTheAttemptAndItsRetryHoldsNothingOfIt) {
   TestDaemon daemon(site,
                     {.faulty = true, .flags = {"--arena-limit", "8MiB", "--block-size", "1MiB"}});
   const std::vector<std::string> flags = {"--tensor", "w:uint8:16000x1000", "--deferred"};
-  TestTrainer first(site, Rank(0, 2, flags));
+  TestTrainer first(site, RankFlags(0, 2, flags));
   std::optional<TestTrainer> second;
-  second.emplace(site, Rank(1, 2, flags));
+  second.emplace(site, RankFlags(1, 2, flags));
   site.SetFaults("write:shard=rate:4MiB");
-  Save(first, "10", 1);
-  Save(*second, "10", 1);
+  BeginSave(first, "10", 1);
+  BeginSave(*second, "10", 1);
   ASSERT_TRUE(Eventually([&] {
     const Json attempt = Attempt(site, "10");
     return attempt.is_object() && attempt["ranks"].size() == 2 &&
@@ -75,9 +59,9 @@ TEST(RankKilledInStaging, FailsTheAttemptAndItsRetryHoldsNothingOfIt) {
   EXPECT_EQ(shown.json["error"]["rank"], 1);
   EXPECT_EQ(ListedIds(site), std::vector<std::string>());
   site.SetFaults("");
-  second.emplace(site, Rank(1, 2, flags));
-  Save(first, "10", 2);
-  Save(*second, "10", 2);
+  second.emplace(site, RankFlags(1, 2, flags));
+  BeginSave(first, "10", 2);
+  BeginSave(*second, "10", 2);
   EXPECT_EQ(first.AwaitOutcome("10")["event"], "failed");  // Heard before.
   EXPECT_EQ(second->AwaitOutcome("10")["event"], "committed");
   ASSERT_TRUE(Eventually([&] { return ListedIds(site) == std::vector<std::string>{"10"}; }));
@@ -98,10 +82,10 @@ TEST(RanksKilledAfterStaging, DoNotKeepTheSaveFromCommitting) {
     const std::vector<std::string> flags = {"--tensor", "w:float32:20000x10", "--incarnation",
                                             absl::StrCat(round)};
     {
-      TestTrainer first(site, Rank(0, 2, flags));
-      TestTrainer second(site, Rank(1, 2, flags));
-      Save(first, id, round);
-      Save(second, id, round);
+      TestTrainer first(site, RankFlags(0, 2, flags));
+      TestTrainer second(site, RankFlags(1, 2, flags));
+      BeginSave(first, id, round);
+      BeginSave(second, id, round);
       first.Answer("save");
       second.Answer("save");
     }
@@ -121,13 +105,13 @@ TEST(DaemonKilledAtARandomMoment, NeverListsWhatDoesNotLoad) {
   const TestDaemon::Options options = {.faulty = true, .flags = {"--reattach-timeout", "5s"}};
   daemon.emplace(site, options);
   site.SetFaults("write:shard=rate:64MiB");  // The kills fall into the write and behind it.
-  TestTrainer rank(site, Rank(0, 1, {"--tensor", "w:uint8:32000x1000"}));
+  TestTrainer rank(site, RankFlags(0, 1, {"--tensor", "w:uint8:32000x1000"}));
   std::vector<std::string> listed;
   int committed = 0;
   for (int round = 1; round <= kRounds; ++round) {
     SCOPED_TRACE(round);
     const std::string id = absl::StrCat("step-", round);
-    Save(rank, id, round);
+    BeginSave(rank, id, round);
     EXPECT_EQ(rank.Answer("save")["ok"], true);
     absl::SleepFor(absl::Milliseconds(random() % 500));
     daemon->Kill();
@@ -153,20 +137,20 @@ TEST(OnlyAnUnfinishedCheckpoint, IsNotTheSameAsNone) {
   TestSite site;
   std::optional<TestDaemon> daemon;
   daemon.emplace(site, TestDaemon::Options{.faulty = true});
-  TestTrainer asker(site, Rank(0, 1, {"--tensor", "w:float32:8", "--job", "other"}));
+  TestTrainer asker(site, RankFlags(0, 1, {"--tensor", "w:float32:8", "--job", "other"}));
   EXPECT_EQ(asker.Do("load latest 0s")["code"], "NOT_FOUND");
   EXPECT_EQ(asker.Do("latest")["code"], "NOT_FOUND");
   EXPECT_EQ(Ckptctl(site, {"latest"}).exit_code, 3);
   site.SetFaults("write:shard=kill");
   {
-    TestTrainer rank(site, Rank(0, 1, {"--tensor", "w:float32:8x8"}));
+    TestTrainer rank(site, RankFlags(0, 1, {"--tensor", "w:float32:8x8"}));
     rank.Send("save step-9 9");
     EXPECT_EQ(daemon->process().AwaitEnd(), -SIGKILL);
   }
   site.SetFaults("");
   daemon.emplace(site, TestDaemon::Options{.flags = {"--reattach-timeout", "60s"}});
   const auto before = ReadTree(site.root() + "/job");
-  TestTrainer rank(site, Rank(0, 1, {"--tensor", "w:float32:8x8", "--incarnation", "2"}));
+  TestTrainer rank(site, RankFlags(0, 1, {"--tensor", "w:float32:8x8", "--incarnation", "2"}));
   for (const char* command : {"load latest 0s", "latest", "load step-9 0s"}) {
     const Json answer = rank.Do(command);
     EXPECT_EQ(answer["code"], "FAILED_PRECONDITION") << answer.dump();
@@ -184,8 +168,8 @@ TEST(OnlyAnUnfinishedCheckpoint, IsNotTheSameAsNone) {
 TEST(OneRankAlone, FailsAfterTheJoinTimeOutNamingTheOther) {
   TestSite site;
   TestDaemon daemon(site, {.flags = {"--join-timeout", "4s"}});
-  TestTrainer first(site, Rank(0, 2, {"--tensor", "w:float32:100x3"}));
-  TestTrainer second(site, Rank(1, 2, {"--tensor", "w:float32:100x3"}));
+  TestTrainer first(site, RankFlags(0, 2, {"--tensor", "w:float32:100x3"}));
+  TestTrainer second(site, RankFlags(1, 2, {"--tensor", "w:float32:100x3"}));
   first.Ok("fill 5");
   const Json saved = first.Do("save 5 5");
   EXPECT_EQ(saved["ok"], true) << "returns after staging: " << saved.dump();
@@ -198,8 +182,8 @@ TEST(OneRankAlone, FailsAfterTheJoinTimeOutNamingTheOther) {
   EXPECT_EQ(end["code"], "DEADLINE_EXCEEDED");
   EXPECT_THAT(end["message"].get<std::string>(), HasSubstr("rank 1 did not join"));
   EXPECT_EQ(Ckptctl(site, {"wait", "5", "--for", "committed"}).exit_code, 7);
-  Save(first, "6", 6);
-  Save(second, "6", 6);
+  BeginSave(first, "6", 6);
+  BeginSave(second, "6", 6);
   EXPECT_EQ(first.AwaitOutcome("6")["event"], "committed");
   EXPECT_EQ(second.AwaitOutcome("6")["event"], "committed");
   ExpectLoads(second, "6", 6);
@@ -208,21 +192,21 @@ TEST(OneRankAlone, FailsAfterTheJoinTimeOutNamingTheOther) {
 TEST(TwoRanks, ThatSaveDifferentIdsAreNeverMixed) {
   TestSite site;
   TestDaemon daemon(site, {.flags = {"--join-timeout", "3s"}});
-  TestTrainer first(site, Rank(0, 2, {"--tensor", "w:float32:100x3"}));
-  TestTrainer second(site, Rank(1, 2, {"--tensor", "w:float32:100x3"}));
-  Save(first, "5", 5);
-  Save(second, "6", 6);
+  TestTrainer first(site, RankFlags(0, 2, {"--tensor", "w:float32:100x3"}));
+  TestTrainer second(site, RankFlags(1, 2, {"--tensor", "w:float32:100x3"}));
+  BeginSave(first, "5", 5);
+  BeginSave(second, "6", 6);
   EXPECT_THAT(first.AwaitOutcome("5")["message"].get<std::string>(), HasSubstr("rank 1"));
   EXPECT_THAT(second.AwaitOutcome("6")["message"].get<std::string>(), HasSubstr("rank 0"));
   EXPECT_EQ(ListedIds(site), std::vector<std::string>());
   // The same id, another step: whoever comes second is told both.
   const std::vector<std::string> patient = {"--job",           "other",          "--tensor",
                                             "w:float32:100x3", "--join-timeout", "60s"};
-  TestTrainer third(site, Rank(0, 2, patient));
-  TestTrainer fourth(site, Rank(1, 2, patient));
-  Save(third, "7", 7);
+  TestTrainer third(site, RankFlags(0, 2, patient));
+  TestTrainer fourth(site, RankFlags(1, 2, patient));
+  BeginSave(third, "7", 7);
   EXPECT_FALSE(third.FindEvent({"staged"}, "7", kPatience).is_null());
-  Save(fourth, "7", 8);
+  BeginSave(fourth, "7", 8);
   const Json end = fourth.AwaitOutcome("7");
   EXPECT_EQ(end["event"], "failed");
   EXPECT_THAT(end["message"].get<std::string>(), AllOf(HasSubstr("7"), HasSubstr("8")));
@@ -233,11 +217,11 @@ TEST(SavesThatOverlap, EachHaveTheirOwnBytes) {
   TestDaemon daemon(site, {.faulty = true, .flags = {"--block-size", "1MiB"}});
   site.SetFaults("write:shard=rate:4MiB");
   const std::vector<std::string> flags = {"--tensor", "w:uint8:4000x1000"};
-  TestTrainer first(site, Rank(0, 2, flags));
-  TestTrainer second(site, Rank(1, 2, flags));
+  TestTrainer first(site, RankFlags(0, 2, flags));
+  TestTrainer second(site, RankFlags(1, 2, flags));
   for (int step = 1; step <= 3; ++step) {
-    Save(first, absl::StrCat("step-", step), step);
-    Save(second, absl::StrCat("step-", step), step);
+    BeginSave(first, absl::StrCat("step-", step), step);
+    BeginSave(second, absl::StrCat("step-", step), step);
     EXPECT_EQ(first.Answer("save")["ok"], true);
     EXPECT_EQ(second.Answer("save")["ok"], true);
   }
@@ -259,10 +243,10 @@ TEST(SavesThatOverlap, AreRefusedForAllRanksAlikeIfAskedFor) {
   site.SetFaults("write:shard=rate:512KiB");
   const std::vector<std::string> flags = {"--tensor", "w:uint8:1000x1000", "--on-overlap",
                                           "reject"};
-  TestTrainer first(site, Rank(0, 2, flags));
-  TestTrainer second(site, Rank(1, 2, flags));
-  Save(first, "1", 1);
-  Save(second, "1", 1);
+  TestTrainer first(site, RankFlags(0, 2, flags));
+  TestTrainer second(site, RankFlags(1, 2, flags));
+  BeginSave(first, "1", 1);
+  BeginSave(second, "1", 1);
   first.Answer("save");
   second.Answer("save");
   for (TestTrainer* rank : {&first, &second}) {
@@ -271,8 +255,8 @@ TEST(SavesThatOverlap, AreRefusedForAllRanksAlikeIfAskedFor) {
   }
   EXPECT_EQ(first.AwaitOutcome("1")["event"], "committed");
   site.SetFaults("");
-  Save(first, "3", 3);
-  Save(second, "3", 3);
+  BeginSave(first, "3", 3);
+  BeginSave(second, "3", 3);
   EXPECT_EQ(first.AwaitOutcome("3")["event"], "committed");
   ExpectLoads(second, "1", 1);
 }
@@ -282,16 +266,16 @@ TEST(TheSameIdAgain, IsRefusedByDefaultAndTheOldOneIsIntact) {
   TestDaemon daemon(site);
   const std::vector<std::string> flags = {"--tensor", "w:float32:100x3"};
   {
-    TestTrainer first(site, Rank(0, 2, flags));
-    TestTrainer second(site, Rank(1, 2, flags));
-    Save(first, "5", 1);
-    Save(second, "5", 1);
+    TestTrainer first(site, RankFlags(0, 2, flags));
+    TestTrainer second(site, RankFlags(1, 2, flags));
+    BeginSave(first, "5", 1);
+    BeginSave(second, "5", 1);
     EXPECT_EQ(first.AwaitOutcome("5")["event"], "committed");
     EXPECT_EQ(second.AwaitOutcome("5")["event"], "committed");
   }
-  TestTrainer rank(site, Rank(0, 1, {"--tensor", "w:float32:100x3", "--incarnation", "2"}));
+  TestTrainer rank(site, RankFlags(0, 1, {"--tensor", "w:float32:100x3", "--incarnation", "2"}));
   const auto before = ReadTree(site.root() + "/job/checkpoints");
-  Save(rank, "5", 2);
+  BeginSave(rank, "5", 2);
   EXPECT_EQ(rank.AwaitOutcome("5")["code"], "ALREADY_EXISTS");
   EXPECT_EQ(ReadTree(site.root() + "/job/checkpoints"), before);
 }
@@ -305,9 +289,9 @@ TEST(TheSameIdAgain, IsReplacedAtOnceForWhoReadsAllTheTime) {
                                      .flags = {"--reattach-timeout", "5s", "--trash-grace", "0s"}});
   const std::vector<std::string> flags = {"--tensor", "w:uint8:200x1000", "--on-existing",
                                           "replace"};
-  TestTrainer writer(site, Rank(0, 1, flags));
-  TestTrainer reader(site, Rank(0, 1, {"--tensor", "w:uint8:200x1000", "--incarnation", "r"}));
-  Save(writer, "5", 1);
+  TestTrainer writer(site, RankFlags(0, 1, flags));
+  TestTrainer reader(site, RankFlags(0, 1, {"--tensor", "w:uint8:200x1000", "--incarnation", "r"}));
+  BeginSave(writer, "5", 1);
   EXPECT_EQ(writer.AwaitOutcome("5")["event"], "committed");
   writer.Answer("save");
   int loads = 0;
@@ -315,13 +299,12 @@ TEST(TheSameIdAgain, IsReplacedAtOnceForWhoReadsAllTheTime) {
     const std::string id = "5";
     if (step == 7) site.SetFaults("commit-renamed=kill");
     if (step == 8) site.SetFaults("rename:to job/retired/=kill-after");
-    Save(writer, id, step);
+    BeginSave(writer, id, step);
     bool committed = false;
     while (!committed) {
       if (!daemon->process().Running()) {
         site.SetFaults("");
-        daemon.emplace(site,
-                       TestDaemon::Options{.faulty = true, .flags = {"--trash-grace", "0s"}});
+        daemon.emplace(site, TestDaemon::Options{.faulty = true, .flags = {"--trash-grace", "0s"}});
         ASSERT_TRUE(daemon->ready()) << daemon->Log();
       }
       const Json answer = reader.Do("load 5 0s");
@@ -349,13 +332,14 @@ TEST(TheSameIdAgain, IsReplacedAtOnceForWhoReadsAllTheTime) {
 TEST(LoadOfASaveInFlight, WaitsOrSaysSoAndLatestIsTheCommittedOne) {
   TestSite site;
   TestDaemon daemon(site, {.faulty = true});
-  TestTrainer rank(site, Rank(0, 1, {"--tensor", "w:uint8:4000x1000"}));
-  TestTrainer reader(site, Rank(0, 1, {"--tensor", "w:uint8:4000x1000", "--incarnation", "r"}));
-  Save(rank, "6", 6);
+  TestTrainer rank(site, RankFlags(0, 1, {"--tensor", "w:uint8:4000x1000"}));
+  TestTrainer reader(site,
+                     RankFlags(0, 1, {"--tensor", "w:uint8:4000x1000", "--incarnation", "r"}));
+  BeginSave(rank, "6", 6);
   EXPECT_EQ(rank.AwaitOutcome("6")["event"], "committed");
   rank.Answer("save");
   site.SetFaults("write:shard=rate:1MiB");
-  Save(rank, "7", 7);
+  BeginSave(rank, "7", 7);
   rank.Answer("save");
   rank.Ok("fill 0");  // The trainer zeroes its weights at once.
   const Json refused = reader.Do("load 7 0s");

@@ -22,22 +22,6 @@ using testing::AllOf;
 using testing::AnyOf;
 using testing::HasSubstr;
 
-std::vector<std::string> Rank(int rank, int world_size, std::vector<std::string> more) {
-  more.insert(more.end(), {"--rank", absl::StrCat(rank), "--world-size", absl::StrCat(world_size)});
-  return more;
-}
-
-void Save(TestTrainer& rank, const std::string& id, int step) {
-  rank.Ok(absl::StrCat("fill ", step));
-  rank.Send(absl::StrCat("save ", id, " ", step));
-}
-
-void ExpectLoads(TestTrainer& rank, const std::string& id, int step) {
-  rank.Ok("fill 0");
-  rank.Ok(absl::StrCat("load ", id, " 0s"));
-  EXPECT_EQ(rank.Do(absl::StrCat("check ", step))["equal"], true) << id;
-}
-
 // Attempts and failures of a status by id.
 std::map<std::string, Json> Attempts(const Json& status) {
   std::map<std::string, Json> attempts;
@@ -55,12 +39,12 @@ TEST(OneWriterThatFails, IsToldToEveryRankWithRankNodeAndErrno) {
   TestSite site;
   TestDaemon daemon(site, {.faulty = true});
   const std::vector<std::string> flags = {"--tensor", "w:float32:100000x3", "--deferred"};
-  TestTrainer first(site, Rank(0, 2, flags));
-  TestTrainer second(site, Rank(1, 2, flags));
+  TestTrainer first(site, RankFlags(0, 2, flags));
+  TestTrainer second(site, RankFlags(1, 2, flags));
   // The first write of data, behind that of the header.
   site.SetFaults("write:shard-00001@2=error:EIO");
-  Save(first, "5", 5);
-  Save(second, "5", 5);
+  BeginSave(first, "5", 5);
+  BeginSave(second, "5", 5);
   for (TestTrainer* rank : {&first, &second}) {
     rank->Answer("save");
     const Json answer = rank->Do("wait 5 committed 10s");
@@ -73,8 +57,8 @@ TEST(OneWriterThatFails, IsToldToEveryRankWithRankNodeAndErrno) {
   EXPECT_EQ(ListedIds(site), std::vector<std::string>());
   EXPECT_TRUE(daemon.process().Running());
   site.SetFaults("");
-  Save(first, "6", 6);
-  Save(second, "6", 6);
+  BeginSave(first, "6", 6);
+  BeginSave(second, "6", 6);
   for (TestTrainer* rank : {&first, &second}) {
     rank->Answer("save");
     rank->Ok("wait 6 committed 60s");
@@ -89,11 +73,11 @@ TEST(ADaemonThatDies, IsToldToEveryRankAndItsSuccessorSaves) {
   const TestDaemon::Options options = {.faulty = true, .flags = {"--reattach-timeout", "1s"}};
   daemon.emplace(site, options);
   const std::vector<std::string> flags = {"--tensor", "w:float32:100000x3", "--deferred"};
-  TestTrainer first(site, Rank(0, 2, flags));
-  TestTrainer second(site, Rank(1, 2, flags));
+  TestTrainer first(site, RankFlags(0, 2, flags));
+  TestTrainer second(site, RankFlags(1, 2, flags));
   site.SetFaults("write:shard-00001=kill");
-  Save(first, "5", 5);
-  Save(second, "5", 5);
+  BeginSave(first, "5", 5);
+  BeginSave(second, "5", 5);
   EXPECT_EQ(daemon->process().AwaitEnd(), -SIGKILL);
   for (TestTrainer* rank : {&first, &second}) {
     rank->Answer("save");
@@ -109,8 +93,8 @@ TEST(ADaemonThatDies, IsToldToEveryRankAndItsSuccessorSaves) {
     outcomes.push_back(rank->AwaitOutcome("5")["event"]);
   }
   EXPECT_EQ(outcomes[0], outcomes[1]);
-  Save(first, "6", 6);
-  Save(second, "6", 6);
+  BeginSave(first, "6", 6);
+  BeginSave(second, "6", 6);
   for (TestTrainer* rank : {&first, &second}) {
     EXPECT_EQ(rank->AwaitOutcome("6")["event"], "committed");
     rank->Answer("save");
@@ -124,18 +108,18 @@ TEST(ARankThatIsKilledWhileItCopies, LeavesTheSaveBeforeAndABufferForItsSuccesso
   TestDaemon daemon(site,
                     {.faulty = true, .flags = {"--block-size", "1MiB", "--arena-limit", "24MiB"}});
   const std::vector<std::string> flags = {"--tensor", "w:uint8:8000x1000", "--deferred"};
-  TestTrainer first(site, Rank(0, 2, flags));
+  TestTrainer first(site, RankFlags(0, 2, flags));
   std::optional<TestTrainer> second;
-  second.emplace(site, Rank(1, 2, flags));
+  second.emplace(site, RankFlags(1, 2, flags));
   site.SetFaults("write:shard=rate:2MiB");
-  Save(first, "5", 5);
-  Save(*second, "5", 5);
+  BeginSave(first, "5", 5);
+  BeginSave(*second, "5", 5);
   for (TestTrainer* rank : {&first, &*second}) {
     EXPECT_EQ(rank->Answer("save")["ok"], true);
     rank->Ok("wait 5 staged 60s");
   }
-  Save(first, "6", 6);
-  Save(*second, "6", 6);
+  BeginSave(first, "6", 6);
+  BeginSave(*second, "6", 6);
   ASSERT_TRUE(Eventually([&] {
     const auto attempts = Attempts(site);
     if (!attempts.contains("6") || attempts.at("6")["ranks"].size() < 2) return false;
@@ -144,15 +128,15 @@ TEST(ARankThatIsKilledWhileItCopies, LeavesTheSaveBeforeAndABufferForItsSuccesso
   })) << "rank 1 copies step 6 while step 5 is written";
   EXPECT_TRUE(Attempts(site).contains("5"));
   second.reset();  // SIGKILL.
-  second.emplace(site, Rank(1, 2, flags));
+  second.emplace(site, RankFlags(1, 2, flags));
   const Json failed = first.AwaitOutcome("6");
   EXPECT_EQ(failed["event"], "failed");
   EXPECT_THAT(failed["message"].get<std::string>(), HasSubstr("rank 1"));
   EXPECT_EQ(first.AwaitOutcome("5")["event"], "committed");
   // The relaunched rank does not wait for anybody's lock.
-  Save(first, "7", 7);
+  BeginSave(first, "7", 7);
   const absl::Time before = absl::Now();
-  Save(*second, "7", 7);
+  BeginSave(*second, "7", 7);
   EXPECT_TRUE(Eventually([&] {
     const auto attempts = Attempts(site);
     return attempts.contains("7") && attempts.at("7")["ranks"].size() == 2 &&
@@ -179,20 +163,20 @@ class ManyStates : public testing::Test {
     daemon_.emplace(site_, Options());
     ASSERT_TRUE(daemon_->ready()) << daemon_->Log();
     const std::vector<std::string> flags = {"--tensor", "w:uint8:8000x1000"};
-    for (int rank = 0; rank < 2; ++rank) ranks_[rank].emplace(site_, Rank(rank, 2, flags));
-    for (auto& rank : ranks_) Save(*rank, "committed", 1);
+    for (int rank = 0; rank < 2; ++rank) ranks_[rank].emplace(site_, RankFlags(rank, 2, flags));
+    for (auto& rank : ranks_) BeginSave(*rank, "committed", 1);
     for (auto& rank : ranks_) EXPECT_EQ(rank->AwaitOutcome("committed")["event"], "committed");
     site_.SetFaults("write:shard-00001@2=error:EIO");
-    for (auto& rank : ranks_) Save(*rank, "failed", 2);
+    for (auto& rank : ranks_) BeginSave(*rank, "failed", 2);
     for (auto& rank : ranks_) EXPECT_EQ(rank->AwaitOutcome("failed")["event"], "failed");
     site_.SetFaults("write:shard=rate:1MiB");
-    for (auto& rank : ranks_) Save(*rank, "writing", 3);
+    for (auto& rank : ranks_) BeginSave(*rank, "writing", 3);
     for (auto& rank : ranks_) {
       EXPECT_FALSE(rank->FindEvent({"staged"}, "writing", kPatience).is_null());
     }
-    Save(*ranks_[0], "joining", 4);
+    BeginSave(*ranks_[0], "joining", 4);
     ASSERT_TRUE(Eventually([&] { return Attempts(site_).contains("joining"); }));
-    Save(*ranks_[1], "waiting", 5);  // Two are in flight.
+    BeginSave(*ranks_[1], "waiting", 5);  // Two are in flight.
     ASSERT_TRUE(Eventually([&] { return Attempts(site_).contains("waiting"); }));
   }
 
@@ -283,14 +267,14 @@ TEST_F(ManyStates, TheFailedOneKeepsItsReasonThroughARestart) {
 TEST(Questions, ChangeNothingOnDisk) {
   TestSite site;
   TestDaemon daemon(site, {.faulty = true});
-  TestTrainer rank(site, Rank(0, 1, {"--tensor", "w:uint8:300000"}));
-  Save(rank, "one", 1);
+  TestTrainer rank(site, RankFlags(0, 1, {"--tensor", "w:uint8:300000"}));
+  BeginSave(rank, "one", 1);
   rank.AwaitOutcome("one");
   site.SetFaults("fsync:shard=error:EIO");
-  Save(rank, "bad", 2);
+  BeginSave(rank, "bad", 2);
   rank.AwaitOutcome("bad");
   site.SetFaults("first-write=hang");
-  Save(rank, "hangs", 3);
+  BeginSave(rank, "hangs", 3);
   ASSERT_TRUE(Eventually([&] { return Attempts(site).contains("hangs"); }));
   const auto look = [&] {
     std::map<std::string, std::string> tree;
@@ -326,12 +310,12 @@ class StoppedInMidSave : public testing::Test {
   void Begin(const std::string& drain, const std::string& rate) {
     flags_ = {"--block-size", "1MiB", "--drain-timeout", drain, "--reattach-timeout", "5s"};
     Restart();
-    rank_.emplace(site_, Rank(0, 1, {"--tensor", "w:uint8:8000x1000"}));
-    Save(*rank_, "3", 3);
+    rank_.emplace(site_, RankFlags(0, 1, {"--tensor", "w:uint8:8000x1000"}));
+    BeginSave(*rank_, "3", 3);
     EXPECT_EQ(rank_->AwaitOutcome("3")["event"], "committed");
     rank_->Answer("save");
     site_.SetFaults("write:shard=rate:" + rate);
-    Save(*rank_, "4", 4);
+    BeginSave(*rank_, "4", 4);
     EXPECT_EQ(rank_->Answer("save")["ok"], true);
     ASSERT_TRUE(Eventually([&] {
       const auto attempts = Attempts(site_);
@@ -354,7 +338,7 @@ class StoppedInMidSave : public testing::Test {
       EXPECT_FALSE(absl::StartsWith(path, "job/failed/") && absl::EndsWith(path, ".safetensors"))
           << path;
     }
-    Save(*rank_, "5", 5);
+    BeginSave(*rank_, "5", 5);
     EXPECT_EQ(rank_->AwaitOutcome("5")["event"], "committed");
     for (const std::string& id : listed) ExpectLoads(*rank_, id, std::stoi(id));
     ExpectLoads(*rank_, "5", 5);
@@ -370,7 +354,7 @@ class StoppedInMidSave : public testing::Test {
 TEST_F(StoppedInMidSave, WithTimeEnoughItCommits) {
   Begin("60s", "3MiB");
   daemon_->process().Signal(SIGTERM);
-  Save(*rank_, "late", 9);
+  BeginSave(*rank_, "late", 9);
   EXPECT_EQ(rank_->AwaitOutcome("4")["event"], "committed");
   EXPECT_EQ(daemon_->process().AwaitEnd(), 0);
   rank_->process().Running();

@@ -15,32 +15,26 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::vector<std::string> Rank(int rank, int world_size, std::vector<std::string> more) {
-  more.insert(more.begin(),
-              {"--rank", absl::StrCat(rank), "--world-size", absl::StrCat(world_size)});
-  return more;
-}
-
 TEST(Trainer, RanksTrainAndSaveAndAnotherNumberOfRanksGoesOn) {
   TestSite site;
   TestDaemon daemon(site);
   std::vector<std::unique_ptr<TestTrainer>> ranks;
   for (int rank = 0; rank < 4; ++rank) {
     ranks.push_back(std::make_unique<TestTrainer>(
-        site, Rank(rank, 4,
-                   {"--tensor", "w:float32:7x30000", "--tensor", "r:bfloat16:1000", "--tensor",
-                    "rng:uint8:16:local", "--steps", "6", "--save-every", "3"})));
+        site, RankFlags(rank, 4,
+                        {"--tensor", "w:float32:7x30000", "--tensor", "r:bfloat16:1000", "--tensor",
+                         "rng:uint8:16:local", "--steps", "6", "--save-every", "3"})));
   }
   for (auto& rank : ranks) EXPECT_EQ(rank->Finish(), 0);
   ranks.clear();
   for (int rank = 0; rank < 2; ++rank) {
     ranks.push_back(std::make_unique<TestTrainer>(
-        site, Rank(rank, 2,
-                   {"--incarnation", "2", "--tensor", "r:bfloat16:1000", "--load", "latest",
-                    "--steps", "4", "--save-every", "2", "--deferred"})));
+        site, RankFlags(rank, 2,
+                        {"--incarnation", "2", "--tensor", "r:bfloat16:1000", "--load", "latest",
+                         "--steps", "4", "--save-every", "2", "--deferred"})));
   }
   for (auto& rank : ranks) EXPECT_EQ(rank->Finish(), 0);
-  TestTrainer reader(site, Rank(0, 1, {"--incarnation", "3", "--tensor", "r:bfloat16:1000"}));
+  TestTrainer reader(site, RankFlags(0, 1, {"--incarnation", "3", "--tensor", "r:bfloat16:1000"}));
   EXPECT_EQ(reader.Do("latest")["id"], "step-10");
   const Json load = reader.Do("load step-6 0s");
   EXPECT_EQ(load["step"], 6) << load;
@@ -51,7 +45,7 @@ TEST(Trainer, RanksTrainAndSaveAndAnotherNumberOfRanksGoesOn) {
 TEST(Trainer, AWrongByteIsFoundAndEndsWithItsOwnCode) {
   TestSite site;
   TestDaemon daemon(site);
-  TestTrainer trainer(site, Rank(0, 1, {"--tensor", "w:float32:300"}));
+  TestTrainer trainer(site, RankFlags(0, 1, {"--tensor", "w:float32:300"}));
   trainer.Do("fill 1");
   EXPECT_EQ(trainer.Do("save one 1")["ok"], true);
   EXPECT_EQ(trainer.Do("wait one committed 20s")["ok"], true);
@@ -69,7 +63,7 @@ TEST(Trainer, ARankThatChangesASealedBlockFailsTheAttempt) {
   TestSite site;
   TestDaemon daemon(site, {.faulty = true});
   site.SetFaults("write=rate:16MiB");
-  TestTrainer trainer(site, Rank(0, 1, {"--tensor", "w:float32:3000000"}));
+  TestTrainer trainer(site, RankFlags(0, 1, {"--tensor", "w:float32:3000000"}));
   for (int round = 0; round < 3; ++round) {
     const std::string id = "s" + std::to_string(round);
     ASSERT_EQ(trainer.Do("save " + id + " 0")["ok"], true);
@@ -83,8 +77,8 @@ TEST(Trainer, ARankThatChangesASealedBlockFailsTheAttempt) {
 TEST(Trainer, AKilledRankIsSeenAtOnceThoughItsChildKeepsTheSocketOpen) {
   TestSite site;
   TestDaemon daemon(site);
-  TestTrainer zero(site, Rank(0, 2, {"--tensor", "w:float32:8x8"}));
-  TestTrainer one(site, Rank(1, 2, {"--tensor", "w:float32:8x8"}));
+  TestTrainer zero(site, RankFlags(0, 2, {"--tensor", "w:float32:8x8"}));
+  TestTrainer one(site, RankFlags(1, 2, {"--tensor", "w:float32:8x8"}));
   const Json forked = one.Do("fork 20s");
   EXPECT_EQ(forked["ok"], true);
   zero.Send("save both 1");
@@ -94,7 +88,7 @@ TEST(Trainer, AKilledRankIsSeenAtOnceThoughItsChildKeepsTheSocketOpen) {
   EXPECT_EQ(zero.Do("save half 2")["ok"], true) << "rank 0 is staged alone";
   const absl::Time killed = absl::Now();
   one.process().Signal(SIGKILL);
-  TestTrainer successor(site, Rank(1, 2, {"--tensor", "w:float32:8x8"}));
+  TestTrainer successor(site, RankFlags(1, 2, {"--tensor", "w:float32:8x8"}));
   const Json answer = successor.Do("latest");
   EXPECT_EQ(answer["id"], "both") << "its session is taken over at once";
   EXPECT_LT(absl::Now() - killed, absl::Seconds(5));
@@ -104,7 +98,7 @@ TEST(Trainer, AKilledRankIsSeenAtOnceThoughItsChildKeepsTheSocketOpen) {
 TEST(Trainer, CancelledAndRefusedSavesAreAnswered) {
   TestSite site;
   TestDaemon daemon(site);
-  TestTrainer trainer(site, Rank(0, 1, {"--tensor", "w:float32:300"}));
+  TestTrainer trainer(site, RankFlags(0, 1, {"--tensor", "w:float32:300"}));
   EXPECT_EQ(trainer.Do("save a b 1")["ok"], true) << "an id may hold spaces";
   EXPECT_EQ(trainer.Do("wait a b committed 20s")["ok"], true);
   EXPECT_EQ(trainer.Do("save a b 1")["code"], "ALREADY_EXISTS");

@@ -296,6 +296,22 @@ std::optional<int> TestTrainer::Finish(absl::Duration timeout) {
   return process_->AwaitEnd(deadline - Now());
 }
 
+std::vector<std::string> RankFlags(int rank, int world_size, std::vector<std::string> more) {
+  more.insert(more.end(), {"--rank", absl::StrCat(rank), "--world-size", absl::StrCat(world_size)});
+  return more;
+}
+
+void BeginSave(TestTrainer& rank, const std::string& id, int step) {
+  rank.Ok(absl::StrCat("fill ", step));
+  rank.Send(absl::StrCat("save ", id, " ", step));
+}
+
+void ExpectLoads(TestTrainer& rank, const std::string& id, int step) {
+  rank.Ok("fill 0");
+  rank.Ok(absl::StrCat("load ", id, " 0s"));
+  EXPECT_EQ(rank.Do(absl::StrCat("check ", step))["equal"], true) << id;
+}
+
 CommandResult RunProgram(const std::vector<std::string>& arguments,
                          const std::vector<std::string>& variables, absl::Duration timeout) {
   const TestSite site;

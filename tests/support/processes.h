@@ -167,6 +167,15 @@ class TestTrainer {
   std::vector<Json> events_;
 };
 
+// The flags of one rank of a job, and `more`.
+std::vector<std::string> RankFlags(int rank, int world_size, std::vector<std::string> more);
+
+// Fills the state for the step, and begins a save of it; its answer comes later.
+void BeginSave(TestTrainer& rank, const std::string& id, int step);
+
+// The checkpoint is there at once, and holds the bytes of that step.
+void ExpectLoads(TestTrainer& rank, const std::string& id, int step);
+
 struct CommandResult {
   int exit_code = -1;
   std::string out;
