@@ -202,6 +202,8 @@ TEST_F(Daemon, GoodAnswersAreZero) {
 TEST_F(Daemon, RequestsSayWhatWasAsked) {
   Tool({"--job", "j", "list", "--all"});
   EXPECT_EQ(script_.Seen(), "job: \"j\" failed: true");
+  Tool({"--root-label", "big", "list"});
+  EXPECT_EQ(script_.Seen(), "root: \"big\"");
   Tool({"--job", "j", "describe", "x", "--tensor", "w*"});
   EXPECT_EQ(script_.Seen(), "job: \"j\" checkpoint_id: \"x\" tensor_glob: \"w*\"");
   Tool({"verify", "x", "y"});
@@ -211,6 +213,8 @@ TEST_F(Daemon, RequestsSayWhatWasAsked) {
   script_.attempt.set_state("durable");
   Tool({"wait", "x", "--for", "durable"});
   EXPECT_EQ(script_.Seen(), "checkpoint_id: \"x\" state: \"durable\"");
+  Tool({"--root-label", "big", "wait", "x"});
+  EXPECT_EQ(script_.Seen(), "checkpoint_id: \"x\" state: \"committed\" root: \"big\"");
 }
 
 TEST_F(Daemon, EachCodeHasItsExitCode) {

@@ -241,6 +241,14 @@ TEST_F(Folder, SeveralJobsAreNamed) {
               AllOf(HasSubstr("\"third\""), HasSubstr("other job")));
 }
 
+TEST_F(Folder, AForeignFolderThatLooksLikeAJobIsNone) {
+  Fill();
+  Write("theirs/checkpoints/epoch-1/weights.bin", "foreign");
+  EXPECT_EQ(Tool({"latest"}).out, "step-3\n");
+  EXPECT_EQ(Tool({"show", "step-1"}).exit_code, kExitOk);
+  EXPECT_EQ(Tool({"--job", "theirs", "latest"}).exit_code, kExitNothingThere);
+}
+
 TEST_F(Folder, AFolderThatIsMissingOrNotOursIsNoReasonToFail) {
   EXPECT_EQ(RunTool({"--root", root() + "/none", "list"}).exit_code, kExitNothingThere);
   Write("notes.txt", "mine");
