@@ -45,17 +45,22 @@ absl::Status WriteVerdict(Disk& disk, absl::string_view job, const AttemptName& 
   return disk.Rename(temporary, path);
 }
 
-std::optional<Verdict> ReadVerdict(Disk& disk, absl::string_view job, const AttemptName& attempt) {
-  absl::StatusOr<std::string> bytes =
-      ReadSmallFile(disk, VerdictFile(job, attempt), kVerdictBytesMax);
-  if (!bytes.ok()) return std::nullopt;
-  nlohmann::json json = nlohmann::json::parse(*bytes, nullptr, /*allow_exceptions=*/false);
+std::optional<Verdict> DecodeVerdict(absl::string_view bytes) {
+  nlohmann::json json =
+      nlohmann::json::parse(bytes.begin(), bytes.end(), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("at_unix_nanoseconds") || !json.contains("ok") ||
       !json["at_unix_nanoseconds"].is_number_integer() || !json["ok"].is_boolean()) {
     return std::nullopt;
   }
   return Verdict{.at = absl::FromUnixNanos(json["at_unix_nanoseconds"].get<int64_t>()),
                  .ok = json["ok"].get<bool>()};
+}
+
+std::optional<Verdict> ReadVerdict(Disk& disk, absl::string_view job, const AttemptName& attempt) {
+  absl::StatusOr<std::string> bytes =
+      ReadSmallFile(disk, VerdictFile(job, attempt), kVerdictBytesMax);
+  if (!bytes.ok()) return std::nullopt;
+  return DecodeVerdict(*bytes);
 }
 
 }  // namespace ckptd

@@ -23,6 +23,9 @@ struct Verdict {
 absl::Status WriteVerdict(Disk& disk, absl::string_view job, const AttemptName& attempt,
                           const Verdict& verdict);
 
+// nullopt if these are not the bytes of a verdict.
+std::optional<Verdict> DecodeVerdict(absl::string_view bytes);
+
 // nullopt if there is none, or none that can be read: then the checkpoint counts as never verified.
 std::optional<Verdict> ReadVerdict(Disk& disk, absl::string_view job, const AttemptName& attempt);
 

@@ -167,10 +167,6 @@ std::string DropRetired::RetiredPath() const {
   return RetiredCheckpointDir(job_, names_.back().id, names_.back().attempt);
 }
 
-std::string DropRetired::TrashPath() const {
-  return TrashedCheckpointDir(job_, names_.back().id, names_.back().attempt);
-}
-
 void DropRetired::Advance(ActionResult result) {
   const absl::Status& status = result.status;
   switch (state_) {
@@ -180,27 +176,21 @@ void DropRetired::Advance(ActionResult result) {
         if (name && entry.kind == FileKind::kFolder) names_.push_back(*std::move(name));
       }
       if (!status.ok() && !absl::IsNotFound(status)) status_ = status;
-      return ReadSuccessor();
-    case State::kReadSuccessor: {
-      absl::StatusOr<Manifest> manifest = DecodeManifest(result.bytes);
-      if (!status.ok() || !manifest.ok()) return Skip(absl::OkStatus());
-      successor_ = *std::move(manifest);
+      return LookAtSuccessor();
+    case State::kLookAtSuccessor:
+      look_->Done(std::move(result));
+      if (DoNextOf(*look_)) return;
+      if (!look_->result().ok()) return Skip(absl::OkStatus());
       return Go(State::kReadRetired, ReadFileAction(Join(RetiredPath(), kManifestFile)));
-    }
-    case State::kReadRetired: {
-      // The folder may hold another attempt than its name says (see PutBack).
-      absl::StatusOr<Manifest> manifest = DecodeManifest(result.bytes);
-      bool readable = status.ok() && manifest.ok();
-      AttemptName attempt = readable ? manifest->attempt : names_.back().attempt;
-      if (attempt >= successor_.attempt) return Skip(absl::OkStatus());
-      return Go(State::kSyncCheckpoints, SyncDirAction(CheckpointsDir(job_)));
-    }
+    case State::kReadRetired:
+      return OnRetired(result);
     case State::kSyncCheckpoints:
       if (!status.ok()) return Skip(status);
       return Go(State::kSyncAttempts, SyncDirAction(AttemptsDir(job_)));
     case State::kSyncAttempts:
       if (!status.ok()) return Skip(status);
-      return Go(State::kRename, RenameAction(RetiredPath(), TrashPath()));
+      return Go(State::kRename, RenameAction(RetiredPath(), TrashedCheckpointDir(
+                                                                job_, names_.back().id, attempt_)));
     case State::kRename:
       if (!status.ok()) return Skip(absl::IsNotFound(status) ? absl::OkStatus() : status);
       return Go(State::kSyncRetired, SyncDirAction(RetiredDir(job_)));
@@ -209,21 +199,32 @@ void DropRetired::Advance(ActionResult result) {
       return Go(State::kSyncTrash, SyncDirAction(TrashDir(job_)));
     case State::kSyncTrash:
       if (!status.ok()) return Skip(status);
-      trashed_.push_back(names_.back());
+      trashed_.push_back({names_.back().id, attempt_});
       return Skip(absl::OkStatus());
   }
 }
 
-void DropRetired::ReadSuccessor() {
+// One that cannot be read may be of another attempt than its name says, perhaps of a newer one.
+void DropRetired::OnRetired(const ActionResult& result) {
+  if (!result.status.ok() && !absl::IsNotFound(result.status)) return Skip(result.status);
+  absl::StatusOr<Manifest> manifest = DecodeManifest(result.bytes);
+  bool decoded = result.status.ok() && manifest.ok();
+  attempt_ = decoded ? manifest->attempt : names_.back().attempt;
+  if (attempt_ >= look_->result()->attempt) return Skip(absl::OkStatus());
+  Go(State::kSyncCheckpoints, SyncDirAction(CheckpointsDir(job_)));
+}
+
+void DropRetired::LookAtSuccessor() {
   if (names_.empty()) return;
-  std::string folder = CheckpointDir(job_, names_.back().id);
-  Go(State::kReadSuccessor, ReadFileAction(Join(folder, kManifestFile)));
+  look_.emplace(job_, names_.back().id);
+  state_ = State::kLookAtSuccessor;
+  DoNextOf(*look_);
 }
 
 void DropRetired::Skip(const absl::Status& status) {
   if (status_.ok()) status_ = status;
   names_.pop_back();
-  ReadSuccessor();
+  LookAtSuccessor();
 }
 
 EmptyTrash::EmptyTrash(std::string job, RetiredName name)

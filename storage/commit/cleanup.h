@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "storage/commit/action.h"
+#include "storage/commit/look_at_checkpoint.h"
 #include "storage/format/paths.h"
 #include "storage/format/records.h"
 
@@ -108,13 +109,16 @@ class PruneFailed : public Machine {
   absl::Status status_;
 };
 
-// Takes retired checkpoints whose successor is in place and readable away from the readers.
+// Takes retired checkpoints whose successor is in place and can be loaded away from the readers.
 //
 // Steps:
 //  1. List retired/. For each name of ours:
-//  2. Read the manifest in checkpoints/<id>. Unless it is of a higher attempt, leave it.
-//  3. Sync checkpoints/ and attempts/: another may have published the successor and not synced it.
-//  4. Rename the retired one to trash/, sync retired/ and trash/.
+//  2. Look at checkpoints/<id> (LookAtCheckpoint). Unless it can be loaded, leave what is retired.
+//  3. Read the manifest of what is retired, which says which attempt it is: the folder's name may
+//  be
+//     that of another. Unless the successor is of a higher attempt, leave it.
+//  4. Sync checkpoints/ and attempts/: another may have published the successor and not synced it.
+//  5. Rename the retired one to trash/, under its own attempt, sync retired/ and trash/.
 class DropRetired : public Machine {
  public:
   explicit DropRetired(std::string job);
@@ -126,7 +130,7 @@ class DropRetired : public Machine {
  private:
   enum class State {
     kList,
-    kReadSuccessor,
+    kLookAtSuccessor,
     kReadRetired,
     kSyncCheckpoints,
     kSyncAttempts,
@@ -137,16 +141,17 @@ class DropRetired : public Machine {
 
   void Advance(ActionResult result) override;
   void Go(State state, Action action);
-  void ReadSuccessor();
+  void OnRetired(const ActionResult& result);
+  void LookAtSuccessor();
   void Skip(const absl::Status& status);
   std::string RetiredPath() const;
-  std::string TrashPath() const;
 
   std::string job_;
   State state_ = State::kList;
   std::vector<RetiredName> names_;
+  std::optional<LookAtCheckpoint> look_;
+  AttemptName attempt_;  // Of the retired one that is looked at.
   std::vector<RetiredName> trashed_;
-  Manifest successor_;
   absl::Status status_;
 };
 

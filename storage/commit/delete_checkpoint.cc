@@ -37,13 +37,15 @@ void DeleteCheckpoint::Advance(ActionResult result) {
     case State::kListCheckpoints:
       if (!status.ok()) break;
       for (const DirEntry& entry : result.entries) {
-        if (entry.kind == FileKind::kFolder && DecodeName(entry.name)) {
-          others_.push_back(entry.name);
-        }
+        std::optional<std::string> id = DecodeName(entry.name);
+        if (!id || entry.kind != FileKind::kFolder || *id == options_.checkpoint_id) continue;
+        others_.push_back(*std::move(id));
       }
-      return ReadNextOther();
-    case State::kReadOther:
-      return OnOther(result);
+      return LookAtNextOther();
+    case State::kLookAtOther:
+      look_->Done(std::move(result));
+      if (!DoNextOf(*look_)) OnOther();
+      return;
     case State::kSyncNewer:
       if (!status.ok()) break;
       return Go(State::kSyncAttempts, SyncDirAction(AttemptsDir(options_.job)));
@@ -85,7 +87,7 @@ void DeleteCheckpoint::AdvanceTrash(const ActionResult& result) {
     case State::kReadRetired:
       return OnRetired(result);
     case State::kTrashOlder:
-      if (!gone) trashed_.push_back(*ParseRetiredName(older_.back()));
+      if (!gone) trashed_.push_back({options_.checkpoint_id, older_.back().attempt});
       older_.pop_back();
       return TrashNextOlder();
     case State::kSyncTrashOfOlder:
@@ -123,25 +125,22 @@ void DeleteCheckpoint::OnManifest(const ActionResult& result) {
   Go(State::kListCheckpoints, ListAction(CheckpointsDir(options_.job)));
 }
 
-void DeleteCheckpoint::ReadNextOther() {
+void DeleteCheckpoint::LookAtNextOther() {
   if (others_.empty()) {
-    result_ = absl::FailedPreconditionError(absl::StrCat("checkpoint \"", options_.checkpoint_id,
-                                                         "\" is the newest committed of job \"",
-                                                         options_.job, "\""));
+    result_ = absl::FailedPreconditionError(absl::StrCat(
+        "checkpoint \"", options_.checkpoint_id, "\" is the newest committed of job \"",
+        options_.job, "\": none that can be loaded is newer"));
     return;
   }
-  std::string folder = Join(CheckpointsDir(options_.job), others_.back());
-  Go(State::kReadOther, ReadFileAction(Join(folder, kManifestFile)));
+  look_.emplace(options_.job, others_.back());
+  others_.pop_back();
+  state_ = State::kLookAtOther;
+  DoNextOf(*look_);
 }
 
-void DeleteCheckpoint::OnOther(const ActionResult& result) {
-  std::string name = std::move(others_.back());
-  others_.pop_back();
-  absl::StatusOr<Manifest> other = DecodeManifest(result.bytes);
-  // One in another's place is not listed: it does not count.
-  bool counts = result.status.ok() && other.ok() && other->job == options_.job &&
-                EncodeName(other->checkpoint_id) == name;
-  if (!counts || other->attempt <= manifest_.attempt) return ReadNextOther();
+void DeleteCheckpoint::OnOther() {
+  const absl::StatusOr<Manifest>& other = look_->result();
+  if (!other.ok() || other->attempt <= manifest_.attempt) return LookAtNextOther();
   if (Mutated(Mutation::kKeepNewestUnsynced)) return Retire();
   Go(State::kSyncNewer, SyncDirAction(CheckpointsDir(options_.job)));
 }
@@ -171,7 +170,7 @@ void DeleteCheckpoint::OnRetired(const ActionResult& result) {
     return GiveUp(absl::AbortedError(absl::StrCat(What(), " was replaced meanwhile")));
   }
   if (manifest->attempt < manifest_.attempt) {
-    older_.push_back(std::move(name));
+    older_.push_back({std::move(name), manifest->attempt});
   } else {
     found_ = true;
   }
@@ -180,8 +179,10 @@ void DeleteCheckpoint::OnRetired(const ActionResult& result) {
 
 void DeleteCheckpoint::TrashNextOlder() {
   if (older_.empty()) return Go(State::kSyncTrashOfOlder, SyncDirAction(TrashDir(options_.job)));
-  Go(State::kTrashOlder, RenameAction(Join(RetiredDir(options_.job), older_.back()),
-                                      Join(TrashDir(options_.job), older_.back())));
+  const Older& older = older_.back();
+  Go(State::kTrashOlder,
+     RenameAction(Join(RetiredDir(options_.job), older.folder_name),
+                  TrashedCheckpointDir(options_.job, options_.checkpoint_id, older.attempt)));
 }
 
 void DeleteCheckpoint::TrashIt() {

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "storage/commit/action.h"
+#include "storage/commit/look_at_checkpoint.h"
 #include "storage/commit/put_back.h"
 #include "storage/format/paths.h"
 #include "storage/format/records.h"
@@ -18,8 +19,9 @@ namespace ckptd {
 // Steps:
 //  1. Read the manifest in checkpoints/<id>. NotFound if there is none; Aborted if it is not the
 //     attempt that was expected.
-//  2. Unless `allow_newest`: read the other manifests; if none is newer: FailedPrecondition. Sync
-//     checkpoints/ and attempts/: the newer one may be seen and not be on the disk.
+//  2. Unless `allow_newest`: look at the others (LookAtCheckpoint); if none that can be loaded is
+//     newer: FailedPrecondition. Sync checkpoints/ and attempts/: the newer one may be seen and not
+//     be on the disk.
 //  3. Rename checkpoints/<id> to retired/<id>~<attempt>, sync retired/ and checkpoints/. Readers
 //     look there too, and recovery puts back what it finds there: nothing is lost yet.
 //  4. Read the manifests of this id in retired/. If one is newer than that of step 1, it was
@@ -49,7 +51,7 @@ class DeleteCheckpoint : public Machine {
   enum class State {
     kReadManifest,
     kListCheckpoints,
-    kReadOther,
+    kLookAtOther,
     kSyncNewer,
     kSyncAttempts,
     kRetire,
@@ -66,6 +68,12 @@ class DeleteCheckpoint : public Machine {
     kPutBack,
   };
 
+  // A predecessor in retired/. The folder's name may be that of another attempt.
+  struct Older {
+    std::string folder_name;
+    AttemptName attempt;
+  };
+
   void Advance(ActionResult result) override;
   void AdvanceTrash(const ActionResult& result);
   void Go(State state, Action action);
@@ -73,8 +81,8 @@ class DeleteCheckpoint : public Machine {
   std::string LivePath() const;
   std::string RetiredPath() const;
   void OnManifest(const ActionResult& result);
-  void ReadNextOther();
-  void OnOther(const ActionResult& result);
+  void LookAtNextOther();
+  void OnOther();
   void Retire();
   void ReadNextRetired();
   void OnRetired(const ActionResult& result);
@@ -85,9 +93,10 @@ class DeleteCheckpoint : public Machine {
   Options options_;
   State state_ = State::kReadManifest;
   Manifest manifest_;
-  std::vector<std::string> others_;   // Folder names in checkpoints/ still to be read.
+  std::vector<std::string> others_;  // Ids in checkpoints/ still to be looked at.
+  std::optional<LookAtCheckpoint> look_;
   std::vector<std::string> retired_;  // Of this id, in retired/, still to be read.
-  std::vector<std::string> older_;    // Of them, those that go first.
+  std::vector<Older> older_;          // Of them, those that go first.
   bool found_ = false;                // What was retired is what was to be deleted.
   std::vector<RetiredName> trashed_;
   std::optional<PutBack> put_back_;

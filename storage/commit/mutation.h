@@ -30,6 +30,7 @@ enum class Mutation {
   kListBeforeParentsSynced,   // Recover does not sync the folders that it then lists.
   kDeleteWhatIsThere,         // DeleteCheckpoint does not look again at what it has taken away.
   kKeepNewestUnsynced,        // DeleteCheckpoint does not sync the newer one that it has seen.
+  kNewerMayBeDamaged,         // DeleteCheckpoint counts a newer one by its manifest alone.
   kEmptyTrashBeforeSync,      // EmptyTrash does not sync the rename that brought the folder there.
   kCount,
 };

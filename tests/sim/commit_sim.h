@@ -18,7 +18,7 @@
 //   7. Foreign files stay as they are.
 //   8. When the faults stop, the next save commits and is the latest.
 //   9. A checkpoint of another id is listed until it is to be deleted, and never again once its
-//      deletion was told. The newest committed is never deleted, so one is always listed.
+//      deletion was told. The newest that is whole is never deleted, so one is always listed.
 #ifndef CKPTD_TESTS_SIM_COMMIT_SIM_H_
 #define CKPTD_TESTS_SIM_COMMIT_SIM_H_
 
@@ -82,6 +82,9 @@ class CommitSim {
 
   void RunLife();
   void RunPair(Pair pair);
+  // The newest whole one is to be deleted, beside a newer one that has lost its record. `older`
+  // must be 1.
+  void RunDeleteBesideDamaged();
   // Runs the save once for each of its actions, with the fault there. Gives the number of actions.
   int RunFaults(const Fault& fault);
 

@@ -56,6 +56,24 @@ void CommitSim::DeleteOlder(World& world, ActionRunner& runner, int crashes) {
   }
 }
 
+void CommitSim::RunDeleteBesideDamaged() {
+  CKPT_CHECK(options_.older == 1, "there is one that is whole");
+  World world = NewWorld();
+  if (!SaveLinear(world, kId, false, 0xda)) return;
+  absl::Status lost = world.disk->Unlink(Join(CheckpointDir(kJob, kId), kRecordFile));
+  CKPT_CHECK(lost.ok(), "a record can be removed");
+  world.disk->Crash([](size_t) { return true; }, SimDisk::UnsyncedData::kKeep);
+  oracle_.SetDamaged(kId);
+  ActionRunner runner(*world.disk, nullptr);
+  DeleteCheckpoint deletion = NewDelete(world, OlderId(0));
+  Drive(world, runner, deletion, options_.crashes, [&] { TellDeleted(world, deletion); });
+  if (!stopped() && !absl::IsFailedPrecondition(deletion.result().status())) {
+    Violate("the newest that is whole is not refused");
+  }
+  EmptyAllTrash(world, runner, options_.crashes);
+  End(std::move(world));
+}
+
 void CommitSim::EmptyAllTrash(World& world, ActionRunner& runner, int crashes) {
   absl::StatusOr<std::vector<RetiredName>> names = ListTrash(*world.disk, kJob);
   if (!names.ok()) return Violate("no list of the trash");

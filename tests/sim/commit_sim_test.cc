@@ -85,6 +85,12 @@ TEST(CommitSim, ADeletionBesideACommitNeverTakesTheNewest) {
   RunPair("replace and delete", {.replace = true, .older = 1}, CommitSim::Pair::kReplaceAndDelete);
 }
 
+TEST(CommitSim, ADeletionBesideANewerDamagedOneNeverTakesTheNewestWholeOne) {
+  CommitSim sim({.older = 1});
+  sim.RunDeleteBesideDamaged();
+  ExpectNoViolation("delete beside a damaged one", sim);
+}
+
 void RunFaults(const char* what, const CommitSim::Options& options, const CommitSim::Fault& fault) {
   CommitSim sim(options);
   int actions = sim.RunFaults(fault);

@@ -40,6 +40,11 @@ std::string Search(Mutation mutation) {
     sim.RunPair(pair);
     keep(sim);
   }
+  if (found.empty()) {
+    CommitSim sim({.older = 1});
+    sim.RunDeleteBesideDamaged();
+    keep(sim);
+  }
   active_mutation = Mutation::kNone;
   return found;
 }

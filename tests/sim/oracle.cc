@@ -54,10 +54,16 @@ void Oracle::AddForeign(std::string path, std::string content) {
 std::string Oracle::CheckAnyTime(Disk& disk, const Told& told, const AttemptRecord& record) const {
   absl::StatusOr<std::vector<CheckpointInfo>> list = ListCheckpoints(disk, kJob);
   if (!list.ok()) return absl::StrCat("no list: ", list.status().message());
+  bool finds_damaged = false;
   for (const CheckpointInfo& info : *list) {
+    if (!info.status.ok() && info.id == damaged_) {
+      finds_damaged = true;
+      continue;
+    }
     if (!info.status.ok()) return absl::StrCat("listed and damaged: ", info.status.message());
     if (std::string wrong = CheckWhole(disk, info); !wrong.empty()) return wrong;
   }
+  if (!damaged_.empty() && !finds_damaged) return "the damaged one is gone";
   if (std::string wrong = CheckList(*list, told, record.attempt); !wrong.empty()) return wrong;
   if (!told.begun || IsListed(*list, record.attempt) ||
       HasRecord(disk, AttemptDir(kJob, record.attempt), record.attempt) ||
@@ -91,7 +97,9 @@ std::string Oracle::CheckDeleted(const std::vector<CheckpointInfo>& list, const 
       return "an older checkpoint is gone that nobody deletes";
     }
   }
-  if (!older_.empty() && list.empty()) return "no checkpoint is left";
+  bool any = std::any_of(list.begin(), list.end(),
+                         [](const CheckpointInfo& info) { return info.status.ok(); });
+  if (!older_.empty() && !any) return "no checkpoint is left";
   return "";
 }
 

@@ -44,6 +44,8 @@ class Oracle {
   void SetOld(const AttemptName& attempt) { old_ = attempt; }
   // A committed checkpoint of another id.
   void AddOlder(const AttemptName& attempt) { older_.push_back(attempt); }
+  // One that has lost its record, newer than all of AddOlder(); nothing may happen to it.
+  void SetDamaged(std::string id) { damaged_ = std::move(id); }
   void AddForeign(std::string path, std::string content);
   const std::map<std::string, std::string>& foreign() const { return foreign_; }
 
@@ -70,6 +72,7 @@ class Oracle {
   std::map<std::string, std::string> foreign_;  // Path and content.
   std::optional<AttemptName> old_;
   std::vector<AttemptName> older_;
+  std::string damaged_;  // Its id; empty: none is.
 };
 
 }  // namespace ckptd

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "storage/catalog/catalog.h"
+#include "storage/catalog/verdict.h"
 #include "storage/commit/begin_attempt.h"
 #include "storage/commit/cleanup.h"
 #include "storage/commit/decide.h"
@@ -383,6 +384,93 @@ TEST_F(Protocol, TheNewestIsNotDeletedUnlessAllowed) {
   }
   EXPECT_TRUE(NamesIn("job/trash").empty());
   EXPECT_TRUE(absl::IsNotFound(Latest(disk_, "job").status()));
+}
+
+TEST_F(Protocol, ANewerOneThatCannotBeLoadedDoesNotCount) {
+  AttemptRecord good = Save("c1");
+  AttemptRecord newer = Save("c2");
+  auto run = [&] {
+    DeleteCheckpoint machine({.job = "job", .checkpoint_id = "c1"});
+    runner_.RunToEnd(machine);
+    return machine.result().status();
+  };
+  const std::string record = "job/checkpoints/c2/ATTEMPT.pb";
+  ASSERT_TRUE(disk_.Unlink(record).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(run())) << "without its record it is damaged";
+  WriteFile(record, "scrambled");
+  EXPECT_TRUE(absl::IsFailedPrecondition(run()));
+  ASSERT_TRUE(disk_.Unlink(record).ok());
+  WriteFile(record, EncodeAttemptRecord(good));
+  EXPECT_TRUE(absl::IsFailedPrecondition(run())) << "the record is of another";
+  ASSERT_TRUE(disk_.Unlink(record).ok());
+  WriteFile(record, EncodeAttemptRecord(newer));
+  ASSERT_TRUE(WriteVerdict(disk_, "job", newer.attempt, {.at = {}, .ok = false}).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(run())) << "it was found damaged";
+  EXPECT_EQ(FindCheckpoint(disk_, "job", "c1")->path, "job/checkpoints/c1");
+  ASSERT_TRUE(WriteVerdict(disk_, "job", newer.attempt, {.at = {}, .ok = true}).ok());
+  EXPECT_TRUE(run().ok());
+}
+
+TEST_F(Protocol, WhatIsRetiredStaysUnlessItsSuccessorCanBeLoaded) {
+  Save("x");
+  AttemptRecord second = Save("x", true);
+  auto drop = [&] {
+    DropRetired machine("job");
+    runner_.RunToEnd(machine);
+    EXPECT_TRUE(machine.status().ok()) << machine.status();
+    return machine.trashed().size();
+  };
+  ASSERT_TRUE(disk_.Unlink("job/checkpoints/x/ATTEMPT.pb").ok());
+  EXPECT_EQ(drop(), 0u);
+  WriteFile("job/checkpoints/x/ATTEMPT.pb", EncodeAttemptRecord(second));
+  ASSERT_TRUE(WriteVerdict(disk_, "job", second.attempt, {.at = {}, .ok = false}).ok());
+  EXPECT_EQ(drop(), 0u);
+  EXPECT_EQ(NamesIn("job/retired").size(), 1u);
+  ASSERT_TRUE(WriteVerdict(disk_, "job", second.attempt, {.at = {}, .ok = true}).ok());
+  EXPECT_EQ(drop(), 1u);
+}
+
+TEST_F(Protocol, WhatIsRetiredUnderTheNameOfAnotherGoesUnderItsOwn) {
+  AttemptRecord first = Save("x");
+  AttemptRecord second = Save("x", true);
+  AttemptName lie{.sequence = 0, .random = 9};
+  ASSERT_TRUE(disk_
+                  .Rename(RetiredCheckpointDir("job", "x", first.attempt),
+                          RetiredCheckpointDir("job", "x", lie))
+                  .ok());
+  DropRetired drop("job");
+  runner_.RunToEnd(drop);
+  ASSERT_EQ(drop.trashed().size(), 1u);
+  EXPECT_EQ(drop.trashed()[0].attempt, first.attempt);
+  EXPECT_TRUE(disk_.Stat(TrashedCheckpointDir("job", "x", first.attempt)).ok());
+
+  AttemptRecord third = Save("x", true);
+  ASSERT_TRUE(disk_
+                  .Rename(RetiredCheckpointDir("job", "x", second.attempt),
+                          RetiredCheckpointDir("job", "x", lie))
+                  .ok());
+  DeleteCheckpoint machine({.job = "job", .checkpoint_id = "x", .allow_newest = true});
+  runner_.RunToEnd(machine);
+  ASSERT_EQ(machine.trashed().size(), 2u);
+  EXPECT_EQ(machine.trashed()[0].attempt, second.attempt);
+  EXPECT_EQ(machine.trashed()[1].attempt, third.attempt);
+}
+
+TEST_F(Protocol, WhatIsRetiredAndCannotBeReadStays) {
+  Save("x");
+  Save("x", true);
+  DropRetired drop("job");
+  while (drop.Next().has_value()) {
+    const Action& action = *drop.Next();
+    bool retired =
+        action.kind == Action::Kind::kReadFile && absl::StrContains(action.path, "/retired/");
+    ActionResult result = runner_.Run(action);
+    if (retired) result.status = absl::InternalError("read: EIO");
+    drop.Done(std::move(result));
+  }
+  EXPECT_EQ(drop.status().message(), "read: EIO");
+  EXPECT_TRUE(drop.trashed().empty());
+  EXPECT_EQ(NamesIn("job/retired").size(), 1u);
 }
 
 TEST_F(Protocol, AnotherAttemptThanTheExpectedIsNotDeleted) {
