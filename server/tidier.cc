@@ -51,8 +51,9 @@ Tidier::Tidied Tidier::TidyOnWorker(Root& root, const Commit& commit) {
     if (!listed.ok()) tidied.problems.push_back(listed.status());
     // A damaged one neither counts nor goes: somebody has to look at it.
     for (size_t i = 0; listed.ok() && i < listed->size(); ++i) {
-      if ((*listed)[i].status.ok())
-        published.push_back({(*listed)[i].id, (*listed)[i].manifest.attempt});
+      const CheckpointInfo& info = (*listed)[i];
+      bool damaged = !info.status.ok() || (info.verdict && !info.verdict->ok);
+      if (!damaged) published.push_back({info.id, info.manifest.attempt});
     }
   }
   for (const Published& old : BeyondNewest(std::move(published), commit.keep_last)) {

@@ -9,6 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "storage/catalog/catalog.h"
+#include "storage/catalog/verdict.h"
 #include "tests/server/save_rig.h"
 
 namespace ckptd {
@@ -51,6 +53,17 @@ TEST_F(TidierTest, ACommitLeavesTheNewestAndTheirBytesGo) {
   EXPECT_TRUE(AwaitNames("checkpoints", {"c", "d"}));
   EXPECT_TRUE(AwaitNames("trash", {}));
   EXPECT_TRUE(AwaitNames("retired", {}));
+}
+
+TEST_F(TidierTest, OneThatWasFoundDamagedNeitherCountsNorGoes) {
+  Make({.keep_last = 2});
+  for (const char* id : {"a", "b"}) Save(id);
+  CheckpointInfo b = *FindCheckpoint(rig_->root().disk(), SaveRig::kJob, "b");
+  ASSERT_TRUE(
+      WriteVerdict(rig_->root().disk(), SaveRig::kJob, b.manifest.attempt, {.at = {}, .ok = false})
+          .ok());
+  for (const char* id : {"c", "d"}) Save(id);
+  EXPECT_TRUE(AwaitNames("checkpoints", {"b", "c", "d"}));
 }
 
 TEST_F(TidierTest, WithoutALimitNothingGoes) {
