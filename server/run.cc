@@ -1,5 +1,6 @@
 #include "server/run.h"
 
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -57,9 +58,14 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Plans are made on one thread and freed on another: with a heap for each thread, as is the
+// default, every one of them keeps what the largest plan took.
+void KeepOneHeap() { mallopt(M_ARENA_MAX, 1); }
+
 }  // namespace
 
 int RunDaemon(Daemon::Options options, Logger& logger) {
+  KeepOneHeap();
   RaiseDescriptorLimit();
   sigset_t stop;
   sigemptyset(&stop);
