@@ -64,7 +64,8 @@ ShardWriter::Opened ShardWriter::Open() const {
       opened.status = WithContext(header.status(), absl::StrCat("rank ", options_.rank));
       return opened;
     }
-    auto file = CreateShard(Path(section), *header);
+    uint64_t bytes = header->size() + options_.layout->sections[section].bytes;
+    auto file = CreateShard(Path(section), bytes, *header);
     if (!file.ok()) {
       opened.status = file.status();
       return opened;
@@ -77,6 +78,7 @@ ShardWriter::Opened ShardWriter::Open() const {
 }
 
 absl::StatusOr<std::unique_ptr<File>> ShardWriter::CreateShard(const std::string& path,
+                                                               uint64_t bytes,
                                                                const std::string& header) const {
   auto file = root_.disk().Create(path, options_.file_mode);
   if (!file.ok() && absl::IsAlreadyExists(file.status()) && options_.replace_leftovers) {
@@ -85,6 +87,8 @@ absl::StatusOr<std::unique_ptr<File>> ShardWriter::CreateShard(const std::string
     file = root_.disk().Create(path, options_.file_mode);
   }
   if (!file.ok()) return file.status();
+  // Direct writes that make a file longer wait for each other. The last one's padding is counted.
+  RETURN_IF_ERROR((*file)->Allocate(RoundUp(bytes, kSectionAlignment)));
   RETURN_IF_ERROR(WriteAll(**file, 0, std::as_bytes(std::span(header))));
   return file;
 }

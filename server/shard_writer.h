@@ -1,8 +1,8 @@
 // ShardWriter writes one rank's image to its shard files, block by block, as they are sealed.
 //
-// Life:  Start (creates the files and their headers) -> Write per sealed block, in any order ->
-// Finish (cuts the files to their exact length) -> TakeFiles. After an error, or when its attempt
-// ends early, it does nothing new, and in_flight() falls to 0.
+// Life:  Start (creates the files, takes their space, writes their headers) -> Write per sealed
+// block, in any order -> Finish (cuts the files to their exact length) -> TakeFiles. After an
+// error, or when its attempt ends early, it does nothing new, and in_flight() falls to 0.
 //
 // Each block: transfers of its part of each section; when all are reaped, every unit's checksum is
 // computed once more from the arena and compared with the client's: only a check *after* the write
@@ -96,7 +96,8 @@ class ShardWriter : public std::enable_shared_from_this<ShardWriter> {
   struct Transfers;
 
   Opened Open() const;  // On a worker.
-  absl::StatusOr<std::unique_ptr<File>> CreateShard(const std::string& path,
+  // The one place where shard files are made. `bytes`: of the whole file.
+  absl::StatusOr<std::unique_ptr<File>> CreateShard(const std::string& path, uint64_t bytes,
                                                     const std::string& header) const;
   void StartWaiting();
   void StartTransfers(Block block);

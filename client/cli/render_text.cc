@@ -297,7 +297,7 @@ std::string HumanAge(absl::Duration age) {
 std::string AttemptDetail(const v1::Attempt& attempt) {
   if (attempt.has_error()) return FailureText(attempt.error());
   if (attempt.state() == "unknown") {
-    return absl::StrCat("unfinished, ", HumanSize(attempt.written_bytes()), " written");
+    return absl::StrCat("unfinished, shards of ", HumanSize(attempt.written_bytes()));
   }
   std::vector<std::string> parts;
   if (attempt.planned_bytes() > 0) {

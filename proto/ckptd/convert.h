@@ -42,8 +42,8 @@ v1::DamagedCheckpoint ToDamaged(const CheckpointInfo& info, const RootName& root
 // A failed attempt.
 v1::Attempt ToProto(const Outcome& outcome);
 
-// An attempt that nobody is known to work on: state "unknown". `written_bytes` counts what is in
-// its files.
+// An attempt that nobody is known to work on: state "unknown". `written_bytes` counts the sizes of
+// its shards, which are whole from the start: how much of them was written nobody knows.
 v1::Attempt ToProto(const UnfinishedAttempt& attempt, const RootName& root);
 
 // All tensors and items whose tensor name matches the glob (fnmatch(3); empty: all), in parts of

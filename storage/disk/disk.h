@@ -56,6 +56,11 @@ class File {
   virtual void Read(uint64_t offset, std::span<std::byte> data, TransferDone done) = 0;
 
   // Blocking calls.
+  // Takes the space of that many bytes from the file system ahead of their writes, which then are
+  // faster and do not run out of it (ENOSPC comes here). The file has at least that size
+  // afterwards, zeros where nothing was written. Where the file system has no such call, nothing
+  // happens. After an error some of the space may be taken; it goes with the file.
+  virtual absl::Status Allocate(uint64_t size_bytes) = 0;
   virtual absl::Status Truncate(uint64_t size_bytes) = 0;
   virtual absl::Status Sync() = 0;  // fsync. Never called again on a file on which it failed.
   virtual absl::StatusOr<uint64_t> Size() = 0;

@@ -1,5 +1,6 @@
 #include "storage/disk/root_disk.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,6 +31,16 @@ class RootFile final : public File {
 
   void Read(uint64_t offset, std::span<std::byte> data, TransferDone done) override {
     Start(Transfer::Kind::kRead, offset, data.data(), data.size(), std::move(done));
+  }
+
+  absl::Status Allocate(uint64_t size_bytes) override {
+    // fallocate(2) refuses a length of nothing.
+    while (size_bytes > 0 &&
+           ::fallocate(files_.buffered.get(), 0, 0, static_cast<off_t>(size_bytes)) < 0) {
+      if (errno == EOPNOTSUPP || errno == ENOSYS) return absl::OkStatus();
+      if (errno != EINTR) return Failed("allocate");
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Truncate(uint64_t size_bytes) override {

@@ -39,6 +39,15 @@ class SimFile final : public File {
     std::move(done)(ReadNow(offset, data));
   }
 
+  absl::Status Allocate(uint64_t size_bytes) override {
+    RETURN_IF_ERROR(CheckAlive("allocate"));
+    if (!writable_) return ErrnoStatus(EBADF, What("allocate"));
+    if (size_bytes <= disk_.Get(inode_).data->size()) return absl::OkStatus();
+    RETURN_IF_ERROR(disk_.Reserve(inode_, size_bytes, What("allocate")));
+    disk_.Mutable(inode_).data->resize(size_bytes);
+    return absl::OkStatus();
+  }
+
   absl::Status Truncate(uint64_t size_bytes) override {
     RETURN_IF_ERROR(CheckAlive("truncate"));
     if (!writable_) return ErrnoStatus(EINVAL, What("truncate"));

@@ -78,18 +78,18 @@ absl::StatusOr<Row> DurableByPosix(const Setting& setting, const std::string& na
   return row;
 }
 
-// Whether it would be faster to preallocate the shard files, which the daemon does not do: fio's
-// way of doing it, next to fio's without. Met if the daemon's way is not the slower one.
+// Whether it is faster to preallocate the files, as the daemon does with shards: fio's way of doing
+// it, next to fio's without. Met if the daemon's way is not the slower one.
 absl::StatusOr<Row> Preallocated(const Setting& setting, const std::string& name) {
   ASSIGN_OR_RETURN(const Workload workload, MakeWorkload("W1", setting.scale));
   uint64_t bytes = 0;
   for (const Workload::Tensor& tensor : workload.tensors) {
     bytes += Elements(tensor.shape) * sizeof(float);
   }
-  Row row = {.name = name, .yardstick = "fio with fallocate (ours: fio without)"};
+  Row row = {.name = name, .yardstick = "fio without fallocate (ours: fio with)"};
   row.goal = AtLeast(1);
-  RETURN_IF_ERROR(RunRounds(setting, {{FioWrite(setting, bytes, false), row.ours},
-                                      {FioWrite(setting, bytes, true), row.measure}}));
+  RETURN_IF_ERROR(RunRounds(setting, {{FioWrite(setting, bytes, true), row.ours},
+                                      {FioWrite(setting, bytes, false), row.measure}}));
   return row;
 }
 

@@ -109,6 +109,7 @@ TEST_F(Faults, BeforeTheCommitPointFailTheSaveWithPhaseAndErrno) {
       {"write:ATTEMPT.pb", {"admit"}, false},
       {"fsync:ATTEMPT.pb", {"admit"}, false},
       {"create:shard-00001", {"write"}},
+      {"allocate:shard-00001", {"write"}},
       {"write:shard-00001", {"write"}},
       {"write:shard-00001-of-00002.safetensors@2", {"write"}},
       {"truncate:shard-00001", {"write"}},

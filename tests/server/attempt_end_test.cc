@@ -205,6 +205,7 @@ TEST(AttemptEnd, ADiskErrorFailsItWithItsPhase) {
                                            {"create:ATTEMPT=error:EIO", "admit"},
                                            {"fsync:ATTEMPT=error:EIO", "admit"},
                                            {"create:shard=error:ENOSPC", "write"},
+                                           {"allocate:shard=error:ENOSPC", "write"},
                                            {"write:shard=error:EIO", "write"},
                                            {"write:shard@4=error:ENOSPC", "write"},
                                            {"truncate:shard=error:EIO", "write"},

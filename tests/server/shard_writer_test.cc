@@ -252,8 +252,9 @@ TEST_F(ShardWriterTest, TellsTheFirstErrorOnceAndComesToRest) {
 }
 
 TEST_F(ShardWriterTest, AnErrorOfAnyCallIsTold) {
-  for (std::string plan : {"create=error:ENOSPC", "create@2=error:EIO", "write@1=error:EIO",
-                           "write@2=error:EIO", "truncate=error:EIO", "truncate@2=error:EIO"}) {
+  for (std::string plan : {"create=error:ENOSPC", "create@2=error:EIO", "allocate=error:ENOSPC",
+                           "allocate@2=error:EIO", "write@1=error:EIO", "write@2=error:EIO",
+                           "truncate=error:EIO", "truncate@2=error:EIO"}) {
     Open(plan);
     Make(TwoSections(), true);
     WriteAllBlocks();

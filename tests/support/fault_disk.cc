@@ -184,6 +184,10 @@ class FaultFile final : public File {
                });
   }
 
+  absl::Status Allocate(uint64_t size_bytes) override {
+    return DoCall(injector_, FaultOperation::kAllocate, path_,
+                  [&] { return file_->Allocate(size_bytes); });
+  }
   absl::Status Truncate(uint64_t size_bytes) override {
     return DoCall(injector_, FaultOperation::kTruncate, path_,
                   [&] { return file_->Truncate(size_bytes); });

@@ -93,6 +93,7 @@ TEST(FaultDisk, EveryOperationCanFailAndThenDoesNothing) {
       {"mkdir", "mkdir x", [](Disk& d, File&) { return d.MakeDir("x", 0755); }},
       {"unlink", "unlink f", [](Disk& d, File&) { return d.Unlink("f"); }},
       {"unlink", "unlink d", [](Disk& d, File&) { return d.RemoveDir("d"); }},
+      {"allocate", "allocate f", [](Disk&, File& f) { return f.Allocate(9); }},
       {"truncate", "truncate f", [](Disk&, File& f) { return f.Truncate(0); }},
       {"stat", "stat f", [](Disk& d, File&) { return d.Stat("f").status(); }},
       {"stat", "stat f", [](Disk&, File& f) { return f.Size().status(); }},

@@ -28,9 +28,9 @@ namespace {
 
 using Kind = FaultAction::Kind;
 
-constexpr absl::string_view kOperations[] = {"open",   "create",   "write",  "read",
-                                             "fsync",  "fsyncdir", "rename", "mkdir",
-                                             "unlink", "truncate", "stat",   "list"};
+constexpr absl::string_view kOperations[] = {"open",     "create", "write", "read",   "fsync",
+                                             "fsyncdir", "rename", "mkdir", "unlink", "allocate",
+                                             "truncate", "stat",   "list"};
 constexpr absl::string_view kAnyOperation = "op";
 
 struct NamedAction {

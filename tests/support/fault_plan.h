@@ -41,6 +41,7 @@ enum class FaultOperation {
   kRename,
   kMakeDir,
   kUnlink,  // Of a file or a folder.
+  kAllocate,
   kTruncate,
   kStat,  // Of a path or an open file.
   kList,

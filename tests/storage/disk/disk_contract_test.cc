@@ -221,6 +221,7 @@ TEST_P(DiskContract, AFileOpenedForReadingCannotBeWritten) {
   Buffer data(kAlignment);
   ExpectError(WriteAll(**file, 0, data.bytes()), EBADF, "write a");
   ExpectError((*file)->Truncate(0), EINVAL, "truncate a");
+  ExpectError((*file)->Allocate(1), EBADF, "allocate a");
   EXPECT_EQ(Content("a"), "hello");
 }
 

@@ -286,6 +286,7 @@ TEST(SimDisk, ASettableLimitMakesWritesFail) {
   EXPECT_EQ(disk.Space()->free_bytes, 2u);
   absl::string_view more = "9ab";
   EXPECT_EQ(StatusErrno(WriteAll(*file, 8, std::as_bytes(std::span(more)))), ENOSPC);
+  EXPECT_EQ(StatusErrno(file->Allocate(11)), ENOSPC);
   EXPECT_EQ(*file->Size(), 8u);
   disk.SetSpace(0);
   Write(*file, 8, more);
