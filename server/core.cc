@@ -110,6 +110,7 @@ Core::Core(Options options, Logger& logger)
              {.node = options_.config.node,
               .block_bytes = options_.config.block_bytes,
               .window_bytes = options_.config.read_window_bytes,
+              .huge_pages = options_.config.huge_pages != Choice::kOff,
               .on_point = options_.on_point,
               .on_end = [this] { tidier_.trash().Sweep(); }}),
       tidier_(loop_, logger_, options_.config.trash_grace,

@@ -253,7 +253,8 @@ void Load::TouchWindow(uint32_t block) {
   if (block == window_->block_count() || !stream_) return;
   root_->readers().Post([self = shared_from_this(), block] {
     absl::Status status = CheckMemoryRoom("the window of a load", self->window_->block_bytes());
-    if (status.ok()) status = self->window_->TouchBlock(block, false).status();
+    bool huge = self->loads_.options_.huge_pages;
+    if (status.ok()) status = self->window_->TouchBlock(block, huge).status();
     self->loads_.loop_.Post([self, block, status] { self->OnTouched(block, status); });
   });
 }

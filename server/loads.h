@@ -59,6 +59,7 @@ class Loads {
     std::string node;
     uint64_t block_bytes = 0;   // Of a window.
     uint64_t window_bytes = 0;  // Of all ranks of a job together; each gets at least a block.
+    bool huge_pages = true;     // For windows, where the kernel can.
     std::function<void(absl::string_view)> on_point;
     std::function<void()> on_end = nullptr;  // A load is over: Reads() may have changed.
   };

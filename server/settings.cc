@@ -235,8 +235,8 @@ void AddStorage(std::vector<Setting>& table) {
   table.push_back({group, "fixed-buffers", kChoices, "auto",
                    "register arenas with io_uring (needs locked memory)", false, false,
                    ChoiceOf(&Config::fixed_buffers)});
-  table.push_back({group, "huge-pages", kChoices, "auto", "2 MiB pages for arenas", false, false,
-                   ChoiceOf(&Config::huge_pages)});
+  table.push_back({group, "huge-pages", kChoices, "auto", "2 MiB pages for shared memory", false,
+                   false, ChoiceOf(&Config::huge_pages)});
   table.push_back({group, "block-size", "SIZE", "16MiB",
                    "unit of staging and writing, a power of two from 1MiB to 1GiB", false, false,
                    One(SetBlockSize)});
