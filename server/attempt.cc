@@ -74,12 +74,14 @@ void Attempt::Begin() {
                         .random = context_.random(),
                         .begun = context_.loop.clock().Wall(),
                         .folder_mode = FolderMode(),
-                        .file_mode = FileMode()});
+                        .file_mode = FileMode(),
+                        .folders_synced = root_->folders_synced(record_.job)});
   root_->writers().Post([self, machine = std::move(machine)]() mutable {
     ActionRunner runner(self->root_->disk(), self->context_.on_point);
     runner.RunToEnd(machine);
     self->context_.loop.Post([self, result = machine.result()] { self->OnBegun(result); });
   });
+  MaybePlan();
 }
 
 void Attempt::Restart() {
@@ -94,7 +96,10 @@ void Attempt::OnBegun(const absl::StatusOr<AttemptRecord>& result) {
   job_running_ = false;
   if (state_ == State::kEnded) return;
   Progress();
-  if (result.ok()) record_ = *result;
+  if (result.ok()) {
+    record_ = *result;
+    root_->SetFoldersSynced(record_.job);
+  }
   if (state_ == State::kAborting) return Abort();
   if (!result.ok()) return Fail(FailureOf(result.status(), std::nullopt, "admit"));
   state_ = State::kJoining;
@@ -109,6 +114,10 @@ void Attempt::OnBegun(const absl::StatusOr<AttemptRecord>& result) {
     self->impatient_ = true;
     self->MaybePlan();
   });
+  if (early_plan_ != nullptr) {
+    OnPlanned(std::move(*early_plan_));
+    early_plan_ = nullptr;
+  }
   MaybePlan();
 }
 
@@ -164,8 +173,8 @@ absl::Status Attempt::Join(const Session& session, const SaveOptions& options,
     Point("joined");
     Event("attempt.joined", rank);
     if (SaveStream* joined = ranks_[rank].stream.get()) joined->Admitted(record_.attempt);
-    MaybePlan();
   }
+  MaybePlan();
   return absl::OkStatus();
 }
 
@@ -175,9 +184,11 @@ void Attempt::AskToKeep(const SaveOptions& options) {
 }
 
 void Attempt::MaybePlan() {
-  // Returning ranks may all be staged before the plan is confirmed.
-  if (state_ < State::kJoining || state_ > State::kWriting || planning_ || confirmed_) return;
   bool complete = ranks_.size() == record_.world_size;
+  // If all are there, the plan is made while the attempt is minted; OnBegun() takes it up.
+  if (state_ < (complete ? State::kBeginning : State::kJoining)) return;
+  // Returning ranks may all be staged before the plan is confirmed.
+  if (state_ > State::kWriting || planning_ || confirmed_) return;
   std::vector<uint32_t> to_assign;
   for (const auto& [rank, save] : ranks_) {
     if (!save.assigned) to_assign.push_back(rank);
@@ -246,6 +257,10 @@ void Attempt::MakeRoom(PlanResult result) {
 
 void Attempt::OnPlanned(PlanResult result) {
   if (result.disk_short && !made_room_ && context_.make_room) return MakeRoom(std::move(result));
+  if (state_ == State::kBeginning) {
+    early_plan_ = std::make_shared<PlanResult>(std::move(result));
+    return;
+  }
   planning_ = false;
   if (state_ > State::kWriting) return;
   if (!result.status.ok()) return Fail(FailureOf(result.status, std::nullopt, result.phase));

@@ -238,6 +238,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   Result result_ = Result::kNone;
   std::map<uint32_t, RankSave> ranks_;  // That have joined.
   bool planning_ = false;
+  std::shared_ptr<PlanResult> early_plan_;  // That came before the attempt was minted.
   bool made_room_ = false;
   bool confirmed_ = false;    // Every rank has joined, and what they write tiles every tensor.
   bool job_running_ = false;  // BeginAttempt, FinishNode or Decide on a worker.

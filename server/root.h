@@ -1,13 +1,15 @@
 // Root is one storage folder the daemon was started with: its disk, the workers that call it, and
 // its health.
 //
-// Threads: health and free space belong to the control loop; disk and workers are thread-safe.
+// Threads: health, free space and folders belong to the control loop; disk and workers are
+// thread-safe.
 #ifndef CKPTD_SERVER_ROOT_H_
 #define CKPTD_SERVER_ROOT_H_
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -47,16 +49,26 @@ class Root {
   void SetSpaceWarning(std::string warning) { space_warning_ = std::move(warning); }
   const std::string& space_warning() const { return space_warning_; }
 
+  // This daemon has made the folders of the job, or found them, and synced them.
+  void SetFoldersSynced(const std::string& job) {
+    if (folders_synced_.size() == kJobsRememberedMax) folders_synced_.clear();
+    folders_synced_.insert(job);
+  }
+  bool folders_synced(const std::string& job) const { return folders_synced_.contains(job); }
+
   void SetFreeBytes(uint64_t bytes) { free_bytes_ = bytes; }
   std::optional<uint64_t> free_bytes() const { return free_bytes_; }  // As a worker last saw it.
 
  private:
+  static constexpr size_t kJobsRememberedMax = 1000;
+
   const std::string label_;
   const std::string path_;
   const std::unique_ptr<Disk> disk_;
   std::string unhealthy_reason_;
   std::string space_warning_;
   std::optional<uint64_t> free_bytes_;
+  std::set<std::string> folders_synced_;
   Workers writers_;  // Last: their jobs use the disk.
   Workers readers_;
 };

@@ -37,6 +37,15 @@ BeginAttempt::BeginAttempt(Options options) : options_(std::move(options)) {
              .coordinator_node = options_.coordinator_node,
              .replace = options_.replace,
              .begun = options_.begun};
+  if (options_.folders_synced) {
+    ListNextNames();
+  } else {
+    MakeFolders();
+  }
+}
+
+void BeginAttempt::MakeFolders() {
+  index_ = 0;
   Go(State::kMakeJobDir, MakeDirAction(JobDir(options_.job), options_.folder_mode));
 }
 
@@ -67,9 +76,11 @@ void BeginAttempt::Advance(ActionResult result) {
       index_ = 0;
       return ListNextNames();
     case State::kListNames:
+      if (IsTakenAway(status)) return MakeFolders();
       if (!status.ok()) break;
       return OnNames(result);
     case State::kListCheckpoints:
+      if (IsTakenAway(status)) return MakeFolders();
       if (!status.ok()) break;
       return OnCheckpoints(result);
     case State::kReadManifest:
@@ -125,6 +136,11 @@ void BeginAttempt::AdvanceMinting(const ActionResult& result) {
     default:
       return;  // kRemoveAttempt: the error is in result_, and what stays is recovery's.
   }
+}
+
+// A folder that this process had made is gone: once more from the beginning.
+bool BeginAttempt::IsTakenAway(const absl::Status& listed) {
+  return absl::IsNotFound(listed) && std::exchange(options_.folders_synced, false);
 }
 
 void BeginAttempt::MakeNextDir() {

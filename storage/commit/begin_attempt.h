@@ -18,7 +18,7 @@ namespace ckptd {
 //  1. Make the job's folder and sync the root; make checkpoints, attempts, failed, retired and
 //  trash and sync the job's
 //     folder. Folders that are there are synced too: that they are seen does not prove that they
-//     stay.
+//     stay. Left out if this process has done it before (`folders_synced`), unless one is missing.
 //  2. Find the highest sequence ever used: names in attempts, failed, retired and trash, records in
 //  checkpoints.
 //  3. Refuse an id that exists: AlreadyExists, unless `replace`. A folder of that id that is no
@@ -44,6 +44,7 @@ class BeginAttempt : public Machine {
     absl::Time begun;          // For people.
     uint32_t folder_mode = 0;  // As in open(2), for every folder that is made.
     uint32_t file_mode = 0;
+    bool folders_synced = false;  // An earlier attempt of this job in this root was begun.
   };
 
   explicit BeginAttempt(Options options);
@@ -75,7 +76,9 @@ class BeginAttempt : public Machine {
   void Advance(ActionResult result) override;
   void AdvanceMinting(const ActionResult& result);
   void Go(State state, Action action);
+  void MakeFolders();
   void MakeNextDir();
+  bool IsTakenAway(const absl::Status& listed);
   void ListNextNames();
   void OnNames(const ActionResult& result);
   void OnCheckpoints(const ActionResult& result);

@@ -66,6 +66,8 @@ BeginAttempt CommitSim::NewBegin(absl::string_view id, bool replace, uint64_t ra
   options.random = random;
   options.folder_mode = 0777;
   options.file_mode = 0666;
+  // The first of them finds that there is nothing, and makes it.
+  options.folders_synced = options_.replace || options_.older > 0;
   return BeginAttempt(std::move(options));
 }
 

@@ -26,7 +26,8 @@ namespace {
 
 class Protocol : public testing::Test {
  protected:
-  absl::StatusOr<AttemptRecord> Begin(absl::string_view id, bool replace = false) {
+  absl::StatusOr<AttemptRecord> Begin(absl::string_view id, bool replace = false,
+                                      bool folders_synced = false) {
     BeginAttempt::Options options;
     options.job = "job";
     options.checkpoint_id = std::string(id);
@@ -37,6 +38,7 @@ class Protocol : public testing::Test {
     options.random = ++random_;
     options.folder_mode = 0777;
     options.file_mode = 0666;
+    options.folders_synced = folders_synced;
     BeginAttempt begin(std::move(options));
     runner_.RunToEnd(begin);
     return begin.result();
@@ -145,6 +147,18 @@ TEST_F(Protocol, SequencesGrowOverEverythingThatEverHappened) {
   EXPECT_EQ(third->attempt.sequence, 3u);
   Abort(*third, absl::AbortedError("lost"));
   EXPECT_EQ(Save("z").attempt.sequence, 4u);
+}
+
+TEST_F(Protocol, FoldersThatWereSyncedAreNotSyncedAgainUnlessOneIsGone) {
+  EXPECT_EQ(Begin("x", false, true)->attempt.sequence, 1u) << "there was none at all";
+  Save("y");
+  size_t synced = disk_.Unsynced().size();
+  EXPECT_EQ(synced, 0u);
+  EXPECT_EQ(Begin("z", false, true)->attempt.sequence, 3u);
+  ASSERT_TRUE(disk_.RemoveDir("job/trash").ok());
+  EXPECT_EQ(Begin("z", false, true)->attempt.sequence, 4u);
+  EXPECT_EQ(NamesIn("job/trash"), Names());
+  EXPECT_TRUE(disk_.Unsynced().empty()) << "what was made anew is synced";
 }
 
 TEST_F(Protocol, AnIdThatExistsIsRefusedUnlessReplaced) {
