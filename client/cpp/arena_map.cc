@@ -9,11 +9,38 @@
 #include "absl/strings/str_cat.h"
 #include "storage/base/check.h"
 #include "storage/base/status.h"
+#include "storage/base/units.h"
 
 namespace ckptd::inline client {
 namespace {
 
 constexpr absl::Duration kOfferTimeout = absl::Seconds(30);
+constexpr uint64_t kPageBytes = 4 * kKiB;
+constexpr uint64_t kHugePageBytes = 2 * kMiB;
+
+// At a multiple of 2 MiB: elsewhere the kernel enters even huge pages in pieces of 4 KiB.
+void* MapAligned(int fd, uint64_t bytes, int protection) {
+  const uint64_t room_bytes = bytes + kHugePageBytes;
+  void* room =
+      mmap(nullptr, room_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) return MAP_FAILED;
+  const auto room_begin = reinterpret_cast<uintptr_t>(room);
+  const uintptr_t begin = RoundUp(room_begin, kHugePageBytes);
+  const uintptr_t end = RoundUp(begin + bytes, kPageBytes);
+  void* memory =
+      mmap(reinterpret_cast<void*>(begin), bytes, protection, MAP_SHARED | MAP_FIXED, fd, 0);
+  if (memory == MAP_FAILED) {
+    const int error = errno;
+    munmap(room, room_bytes);
+    errno = error;
+    return MAP_FAILED;
+  }
+  if (begin > room_begin) munmap(room, begin - room_begin);
+  if (room_begin + room_bytes > end) {
+    munmap(reinterpret_cast<void*>(end), room_begin + room_bytes - end);
+  }
+  return memory;
+}
 
 }  // namespace
 
@@ -26,7 +53,7 @@ absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Map(UniqueFd fd, uin
         absl::StrCat("ckptd sent no memory of ", bytes, " bytes over the side socket"));
   }
   const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-  void* memory = mmap(nullptr, bytes, protection, MAP_SHARED, fd.get(), 0);
+  void* memory = MapAligned(fd.get(), bytes, protection);
   if (memory == MAP_FAILED) return ErrnoStatus(errno, absl::StrCat("mapping ", bytes, " bytes"));
   madvise(memory, bytes, MADV_DONTFORK);
   return std::unique_ptr<SharedMemory>(
@@ -56,14 +83,20 @@ std::span<std::byte> ArenaMap::Block(uint32_t block) const {
 
 bool ArenaMap::Give(uint32_t block, uint64_t save, uint32_t image_block) {
   std::lock_guard lock(mutex_);
-  const bool first = holders_[block].save == 0;
-  holders_[block] = {save, image_block};
-  return first;
+  const bool entered = holders_[block].entered;
+  holders_[block] = {save, image_block, true};
+  return !entered;
 }
 
 void ArenaMap::EnterPages(std::span<std::byte> part) {
   // Kernels before 5.14 do not know how, and enter one page at a time.
   madvise(part.data(), part.size(), MADV_POPULATE_WRITE);
+}
+
+void ArenaMap::EnterBlock(uint32_t block) {
+  EnterPages(Block(block));
+  std::lock_guard lock(mutex_);
+  holders_[block].entered = true;
 }
 
 bool ArenaMap::Holds(uint32_t block, uint64_t save, uint32_t image_block) const {

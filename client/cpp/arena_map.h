@@ -19,8 +19,8 @@
 
 namespace ckptd::inline client {
 
-// Memory that came over the side socket, mapped; forked children do not have it. Unmapped by the
-// destructor.
+// Memory that came over the side socket, mapped where 2 MiB pages fit; forked children do not have
+// it. Unmapped by the destructor.
 class SharedMemory {
  public:
   // The guard outlives this object.
@@ -49,12 +49,14 @@ class ArenaMap {
   int fd() const { return memory_->fd(); }
   std::span<std::byte> Block(uint32_t block) const;
 
-  // The daemon granted the block to image block `image_block` of save `save` (not 0). True for the
-  // block's first time: its pages exist, but are not in this process's tables yet.
+  // The daemon granted the block to image block `image_block` of save `save` (not 0). True if its
+  // pages, which exist, may not be in this process's tables yet: EnterPages() is for the caller.
   bool Give(uint32_t block, uint64_t save, uint32_t image_block);
   // Enters the pages of a part of a block that the daemon has touched (as every granted one), which
   // is cheaper than a fault for each. Of another block it would make pages at the client's expense.
   static void EnterPages(std::span<std::byte> part);
+  // Enters those of a whole block, ahead of its first Give().
+  void EnterBlock(uint32_t block);
 
   // Nobody else was given it since.
   bool Holds(uint32_t block, uint64_t save, uint32_t image_block) const;
@@ -63,6 +65,7 @@ class ArenaMap {
   struct Holder {
     uint64_t save = 0;  // 0: nobody.
     uint32_t image_block = 0;
+    bool entered = false;  // Its pages are in this process's tables, or about to be.
   };
 
   const std::unique_ptr<SharedMemory> memory_;

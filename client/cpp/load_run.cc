@@ -17,8 +17,10 @@ namespace {
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(30);
 // How long the daemon may take to end the stream of a load that is done.
 constexpr absl::Duration kEndTimeout = absl::Seconds(5);
-// Smaller copies are made at once; larger ones are cut and shared among threads.
+// Copies are shared among threads in groups of about this size, larger ones cut …
 constexpr uint64_t kSharedCopyBytes = kMiB;
+// … but smaller ones are made at once: to note them down would cost more.
+constexpr uint64_t kNotedCopyBytesMin = 4 * kKiB;
 
 }  // namespace
 
@@ -81,10 +83,11 @@ void LoadRun::Run() {
 
 absl::Status LoadRun::Converse(Stream& stream, Connection::Call& call) {
   bool open = stream.Write(Begin());
-  ForEachWantsPart(targets_, [&](const v1::LoadWants& wants) {
-    v1::LoadRequest request;
-    *request.mutable_wants() = wants;
+  v1::LoadRequest request;
+  ForEachWantsPart(targets_, [&](v1::LoadWants& wants) {
+    request.mutable_wants()->Swap(&wants);
     open = open && stream.Write(request);
+    request.mutable_wants()->Swap(&wants);
     return open;
   });
   v1::LoadReply reply;
@@ -213,9 +216,27 @@ absl::Status LoadRun::HandleFilled(const v1::Filled& filled) {
        ++piece) {
     CopyPiece(*piece, filled, content, later);
   }
-  pool_.Run(later.size(),
-            [&](size_t i) { later[i].view->Scatter(later[i].offset, later[i].from); });
+  CopyAll(later);
   return absl::OkStatus();
+}
+
+void LoadRun::CopyAll(const std::vector<Copy>& copies) {
+  std::vector<size_t> groups;  // Where each begins.
+  uint64_t group_bytes = kSharedCopyBytes;
+  for (size_t i = 0; i < copies.size(); ++i) {
+    if (group_bytes >= kSharedCopyBytes) {
+      groups.push_back(i);
+      group_bytes = 0;
+    }
+    group_bytes += copies[i].from.size();
+  }
+  const size_t count = groups.size();
+  groups.push_back(copies.size());
+  pool_.Run(count, [&](size_t group) {
+    for (size_t i = groups[group]; i < groups[group + 1]; ++i) {
+      copies[i].view->Scatter(copies[i].offset, copies[i].from);
+    }
+  });
 }
 
 void LoadRun::CopyPiece(const Piece& piece, const v1::Filled& filled,
@@ -230,7 +251,7 @@ void LoadRun::CopyPiece(const Piece& piece, const v1::Filled& filled,
                  const uint64_t part = std::min(end - at, kSharedCopyBytes);
                  const Copy copy{piece.view, wanted + (at - run),
                                  content.subspan(at - filled.file_offset_bytes(), part)};
-                 if (part < kSharedCopyBytes) {
+                 if (part < kNotedCopyBytesMin) {
                    copy.view->Scatter(copy.offset, copy.from);
                  } else {
                    later.push_back(copy);

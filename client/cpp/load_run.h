@@ -62,6 +62,7 @@ class LoadRun {
   absl::Status AddPiece(const v1::LoadPiece& piece);
   absl::Status OpenWindow(const v1::LoadPlan& plan);
   absl::Status HandleFilled(const v1::Filled& filled);
+  void CopyAll(const std::vector<Copy>& copies);
   void CopyPiece(const Piece& piece, const v1::Filled& filled, std::span<const std::byte> content,
                  std::vector<Copy>& later) const;
 

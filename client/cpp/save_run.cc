@@ -45,6 +45,9 @@ void SaveRun::Run() {
   absl::Cleanup end = [this] {
     progress_->Detach();
     EndStaging();
+    // Here, not where the next save joins this thread: large plans take a while.
+    state_.reset();
+    layout_.sections.clear();
     finished_ = true;
   };
   if (!context_.turns.Await(turn_)) {
@@ -110,19 +113,20 @@ absl::Status SaveRun::RunStream(const std::shared_ptr<Connection>& connection) {
 
 void SaveRun::SendAll(Stream& stream, const v1::SaveRequest& begin) {
   bool open = stream.Write(begin);
-  ForEachPlanPart(state_->plan, [&](const v1::PlanPart& part) {
+  v1::SaveRequest request;
+  ForEachPlanPart(state_->plan, [&](v1::PlanPart& part) {
     // No attempt comes of a plan that never was complete; of others the daemon must know which.
     if (!open || (cancelled_ && !plan_sent_)) return false;
-    v1::SaveRequest request;
-    *request.mutable_plan() = part;
     if (part.last()) plan_sent_ = true;
+    request.mutable_plan()->Swap(&part);
     open = stream.Write(request);
+    request.mutable_plan()->Swap(&part);
     return open;
   });
   while (open) {
-    std::optional<v1::SaveRequest> request = outbox_.Pop();
-    if (!request) return;
-    open = stream.Write(*request);
+    std::optional<v1::SaveRequest> next = outbox_.Pop();
+    if (!next) return;
+    open = stream.Write(*next);
   }
 }
 

@@ -90,10 +90,12 @@ absl::Status SessionCore::Prewarm(State state, absl::Duration timeout) {
   v1::PrewarmReply reply;
   std::unique_ptr<grpc::ClientWriter<v1::PrewarmRequest>> writer =
       connection->stub().Prewarm(&call.context(), &reply);
-  ForEachPlanPart(planned->plan, [&](const v1::PlanPart& part) {
-    v1::PrewarmRequest request;
-    *request.mutable_plan() = part;
-    return writer->Write(request);
+  v1::PrewarmRequest request;
+  ForEachPlanPart(planned->plan, [&](v1::PlanPart& part) {
+    request.mutable_plan()->Swap(&part);
+    const bool open = writer->Write(request);
+    request.mutable_plan()->Swap(&part);
+    return open;
   });
   writer->WritesDone();
   const absl::Status status = FromGrpc(writer->Finish());
@@ -107,9 +109,8 @@ absl::Status SessionCore::Prewarm(State state, absl::Duration timeout) {
                    arena_.Get(*connection, reply.arena_generation(),
                               std::clamp(deadline - Now(), kCallMin, kArenaTimeout)));
   // The daemon has touched every block.
-  pool_.Run(arena->block_count(), [&arena](size_t block) {
-    ArenaMap::EnterPages(arena->Block(static_cast<uint32_t>(block)));
-  });
+  pool_.Run(arena->block_count(),
+            [&arena](size_t block) { arena->EnterBlock(static_cast<uint32_t>(block)); });
   return absl::OkStatus();
 }
 

@@ -44,7 +44,7 @@ void Assign(const TensorTarget& target, v1::Want* out) {
 template <typename Part>
 class PartSender {
  public:
-  explicit PartSender(absl::FunctionRef<bool(const Part&)> send) : send_(send) {}
+  explicit PartSender(absl::FunctionRef<bool(Part&)> send) : send_(send) {}
 
   Part& part() { return part_; }
 
@@ -64,7 +64,7 @@ class PartSender {
   }
 
  private:
-  absl::FunctionRef<bool(const Part&)> send_;
+  absl::FunctionRef<bool(Part&)> send_;
   Part part_;
   uint64_t bytes_ = 0;
 };
@@ -73,7 +73,7 @@ absl::Time FromUnixNanos(int64_t ns) { return absl::FromUnixNanos(ns); }
 
 }  // namespace
 
-void ForEachPlanPart(const RankPlan& plan, absl::FunctionRef<bool(const v1::PlanPart&)> send) {
+void ForEachPlanPart(const RankPlan& plan, absl::FunctionRef<bool(v1::PlanPart&)> send) {
   PartSender<v1::PlanPart> sender(send);
   for (const TensorEntry& tensor : plan.tensors) {
     v1::TensorEntry* entry = sender.part().add_tensors();
@@ -89,7 +89,7 @@ void ForEachPlanPart(const RankPlan& plan, absl::FunctionRef<bool(const v1::Plan
 }
 
 void ForEachWantsPart(const std::vector<TensorTarget>& targets,
-                      absl::FunctionRef<bool(const v1::LoadWants&)> send) {
+                      absl::FunctionRef<bool(v1::LoadWants&)> send) {
   PartSender<v1::LoadWants> sender(send);
   for (const TensorTarget& target : targets) {
     v1::Want* want = sender.part().add_wants();

@@ -15,12 +15,13 @@
 namespace ckptd::inline client {
 
 // Calls `send` for each part of the plan, of at most kStreamPartBytes plus one entry, the last
-// marked; stops if it returns false.
-void ForEachPlanPart(const RankPlan& plan, absl::FunctionRef<bool(const v1::PlanPart&)> send);
+// marked; stops if it returns false. It may swap the part into its own message, and should swap it
+// back: the next one is made of the same memory.
+void ForEachPlanPart(const RankPlan& plan, absl::FunctionRef<bool(v1::PlanPart&)> send);
 
 // The same for what a load wants.
 void ForEachWantsPart(const std::vector<TensorTarget>& targets,
-                      absl::FunctionRef<bool(const v1::LoadWants&)> send);
+                      absl::FunctionRef<bool(v1::LoadWants&)> send);
 
 Box FromProto(const v1::Box& box);
 CheckpointInfo FromProto(const v1::Checkpoint& checkpoint);

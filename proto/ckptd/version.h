@@ -17,7 +17,7 @@ inline constexpr char kTokenMetadataKey[] = "ckptd-token";
 // Both sides of the Unix socket accept messages up to this size; streams are cut at
 // kStreamPartBytes.
 inline constexpr int kMessageBytesMax = 64 << 20;
-inline constexpr uint64_t kStreamPartBytes = 1 << 20;
+inline constexpr uint64_t kStreamPartBytes = 256 << 10;
 
 }  // namespace ckptd
 

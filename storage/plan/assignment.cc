@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "storage/base/check.h"
 
@@ -43,6 +44,15 @@ ReplicaKey KeyOf(const PlanPart& part) {
 
 bool IsRankLocal(const PlanPart& part) {
   return part.tensor != nullptr ? part.tensor->rank_local : part.item->rank_local;
+}
+
+// How many different names there are at least, and often at all.
+size_t LargestPlan(const PlansByRank& plans) {
+  size_t entries = 0;
+  for (const auto& [rank, plan] : plans) {
+    entries = std::max(entries, plan->tensors.size() + plan->items.size());
+  }
+  return entries;
 }
 
 uint64_t StagedBytes(const PlanPart& part) { return part.staged ? part.bytes : 0; }
@@ -162,7 +172,7 @@ std::vector<uint32_t> Writable(const std::vector<PlanPart>& parts) {
 // A replica that several ranks of `to_assign` hold: (rank, ordinal), lowest rank first.
 struct Replica {
   uint64_t bytes = 0;
-  std::vector<std::pair<uint32_t, uint32_t>> holders;
+  absl::InlinedVector<std::pair<uint32_t, uint32_t>, 2> holders;
 };
 
 // The boxes of one tensor and who writes them.
@@ -192,6 +202,10 @@ absl::Status CheckTensor(const Written& written) {
 // Tensors in the order in which ranks name them, with what is written of them.
 class WrittenTensors {
  public:
+  explicit WrittenTensors(size_t expected) {
+    tensors_.reserve(expected);
+    index_.reserve(expected);
+  }
   void AddEntry(const TensorEntry& tensor, uint32_t rank) { Find(tensor, rank); }
   void AddChunk(const TensorEntry& tensor, uint32_t rank, const Box& box) {
     Written& written = Find(tensor, rank);
@@ -223,6 +237,7 @@ class WrittenTensors {
 
 absl::Status CheckAgreement(const PlansByRank& plans, ReplicaPolicy policy) {
   absl::flat_hash_map<absl::string_view, FirstSeen> names;
+  names.reserve(LargestPlan(plans));
   for (const auto& [rank, plan] : plans) {
     for (const TensorEntry& tensor : plan->tensors) {
       const auto [found, is_new] = names.try_emplace(tensor.name, FirstSeen{rank, &tensor});
@@ -245,6 +260,9 @@ OrdinalsByRank Assign(const PlansByRank& plans, const OrdinalsByRank& taken,
   const RankByReplica taken_by = TakenBy(plans, taken, assigned);
   std::map<uint32_t, uint64_t> load_bytes;
   absl::flat_hash_map<ReplicaKey, Replica> replicas;
+  size_t parts_count = 0;
+  for (const auto& [rank, ordinals] : assigned) parts_count += OrdinalCount(PlanOf(plans, rank));
+  replicas.reserve(parts_count);
   for (auto& [rank, ordinals] : assigned) {
     const std::vector<PlanPart> parts = Parts(PlanOf(plans, rank));
     for (uint32_t ordinal : Writable(parts)) {
@@ -292,9 +310,12 @@ OrdinalsByRank Assign(const PlansByRank& plans, const OrdinalsByRank& taken,
 }
 
 absl::Status CheckComplete(const PlansByRank& plans, const OrdinalsByRank& written) {
-  WrittenTensors tensors;
+  WrittenTensors tensors(LargestPlan(plans));
   absl::flat_hash_set<std::pair<absl::string_view, int64_t>> items;
   RankByReplica first_writer;
+  size_t written_count = 0;
+  for (const auto& [rank, ordinals] : written) written_count += ordinals.size();
+  first_writer.reserve(written_count);
   for (const auto& [rank, plan] : plans) {
     for (const TensorEntry& tensor : plan->tensors) tensors.AddEntry(tensor, rank);
     const auto found = written.find(rank);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/container/flat_hash_map.h"
 #include "storage/base/check.h"
 #include "storage/base/units.h"
 
@@ -29,7 +28,7 @@ ImageLayout LayOutImage(const RankPlan& plan, std::span<const uint32_t> ordinals
   const std::vector<PlanPart> parts = Parts(plan);
   std::vector<uint32_t> empty_tensors;
   std::vector<std::vector<uint32_t>> files;
-  absl::flat_hash_map<uint32_t, uint32_t> chunks_so_far;  // By tensor.
+  std::vector<uint32_t> chunks_so_far(plan.tensors.size());
   for (uint32_t ordinal : ordinals) {
     CKPT_CHECK(ordinal < parts.size(), "an ordinal is one of the rank's plan");
     const PlanPart& part = parts[ordinal];
