@@ -33,10 +33,16 @@ void SaveCall::Refuse(const absl::Status& status) {
   sender_.FinishWhenSent(ToGrpc(status));
   core_.loop().Post([self = shared_from_this(), status] {
     self->gone_ = true;
-    Attempts::Ticket& ticket = *self->ticket_;
-    if (!ticket.attempt) return;
-    ticket.attempt->Fail(Failure{status, ticket.rank, self->core_.config().node, "stage"});
+    self->GiveUp(status);
   });
+}
+
+void SaveCall::GiveUp(const absl::Status& why) {
+  if (ticket_->attempt) {
+    ticket_->attempt->Fail(Failure{why, begin_.rank(), core_.config().node, "stage"});
+  } else {
+    given_up_ = why;
+  }
 }
 
 void SaveCall::OnCancel() {
@@ -90,7 +96,7 @@ absl::Status SaveCall::OnPlanComplete() {
 }
 
 void SaveCall::Begin(const SaveOptions& options, std::optional<ResumeState> resume) {
-  if (gone_) return;  // It begins again on a new stream.
+  if (gone_ && !given_up_) return;  // It begins again on a new stream.
   absl::StatusOr<const Session*> session = core_.sessions().Find(token_);
   if (!session.ok()) return sender_.FinishWhenSent(ToGrpc(session.status()));
   if ((*session)->info.rank != begin_.rank()) {
@@ -107,10 +113,16 @@ void SaveCall::Begin(const SaveOptions& options, std::optional<ResumeState> resu
     });
   }
   absl::StatusOr<std::shared_ptr<Root>> root = core_.FindRoot((*session)->info.root);
+  // This root comes no more in this life of the daemon, and what became of the save only it knows.
+  if (!root.ok() && resume.has_value()) {
+    return Failed(
+        {absl::UnknownError(root.status().message()), std::nullopt, core_.config().node, "settle"});
+  }
   if (!root.ok()) return sender_.FinishWhenSent(ToGrpc(root.status()));
   root_path_ = (*root)->path();
   core_.attempts().Save(**session, *root, options, std::exchange(plan_, nullptr), std::move(resume),
                         shared_from_this(), ticket_);
+  if (given_up_) GiveUp(*given_up_);
 }
 
 void SaveCall::OnSealed() {
@@ -127,11 +139,8 @@ void SaveCall::OnSealed() {
 
 void SaveCall::OnCancelSave() {
   core_.loop().Post([self = shared_from_this()] {
-    Attempts::Ticket& ticket = *self->ticket_;
-    if (!ticket.attempt) return;
-    ticket.attempt->Fail(
-        Failure{absl::CancelledError(absl::StrCat("rank ", ticket.rank, " cancelled the save")),
-                ticket.rank, self->core_.config().node, "stage"});
+    self->GiveUp(
+        absl::CancelledError(absl::StrCat("rank ", self->begin_.rank(), " cancelled the save")));
   });
 }
 

@@ -6,6 +6,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "proto/ckptd/v1/checkpoint.pb.h"
@@ -46,6 +47,7 @@ class SaveCall : public grpc::ServerBidiReactor<v1::SaveRequest, v1::SaveReply>,
   void OnSealed();
   void OnCancelSave();
   void Begin(const SaveOptions& options, std::optional<ResumeState> resume);
+  void GiveUp(const absl::Status& why);
 
   Core& core_;
   const std::string token_;
@@ -61,6 +63,8 @@ class SaveCall : public grpc::ServerBidiReactor<v1::SaveRequest, v1::SaveReply>,
 
   // Of the loop.
   bool gone_ = false;  // The client is, or its stream.
+  // The rank has given the save up before it had its attempt: a resumed one waits for its root.
+  std::optional<absl::Status> given_up_;
   std::shared_ptr<Attempts::Ticket> ticket_ = std::make_shared<Attempts::Ticket>();
   std::string root_path_;
 

@@ -109,6 +109,31 @@ TEST_F(LateRoot, GoesOnWithAStagedSaveOnceItAnswers) {
   EXPECT_EQ(Ckptctl(site_, {"--job", "late", "verify", "a"}).exit_code, 0);
 }
 
+// The daemon hears of it before it has the save again.
+TEST_F(LateRoot, AbortsASaveThatIsCancelledBeforeItAnswers) {
+  TestTrainer late = Trainer("late", "default", 8);
+  ASSERT_TRUE(late.Ok("save a 1"));
+  AttemptOf("late");
+  Restart("fsyncdir:late/@1=delay:8s");
+  ASSERT_TRUE(Eventually([&] { return Ckptctl(site_, {"status"}).json["sessions"].size() == 1; }));
+  ASSERT_TRUE(late.Ok("cancel a"));
+  const Json outcome = late.AwaitOutcome("a");
+  EXPECT_EQ(outcome["event"], "failed") << outcome;
+  EXPECT_EQ(outcome["code"], "CANCELLED") << outcome;
+  EXPECT_EQ(Ckptctl(site_, {"--job", "late", "show", "a"}).json["state"], "failed");
+}
+
+TEST_F(LateRoot, ThatIsGivenUpEndsTheSavesThatWaitForIt) {
+  TestTrainer late = Trainer("late", "default", 8);
+  ASSERT_TRUE(late.Ok("save a 1"));
+  AttemptOf("late");
+  Restart("fsyncdir:late/=error:EIO");
+  const Json outcome = late.AwaitOutcome("a");
+  EXPECT_EQ(outcome["event"], "failed") << outcome;
+  EXPECT_EQ(outcome["code"], "UNKNOWN") << outcome;
+  EXPECT_THAT(outcome["message"].get<std::string>(), HasSubstr("recovery"));
+}
+
 // A save that streams through a small arena has most of its bytes still with its rank.
 TEST_F(LateRoot, GoesOnWithASaveThatIsNotStaged) {
   TestTrainer late = Trainer("late", "default", 64);
