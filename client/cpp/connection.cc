@@ -19,7 +19,7 @@
 namespace ckptd::inline client {
 namespace {
 
-int64_t NowNanos() { return absl::ToInt64Nanoseconds(SystemClock().Monotonic()); }
+absl::Duration Now() { return SystemClock().Monotonic(); }
 
 // A refusal that says so is better than a missing descriptor; the daemon decides what it makes of
 // none.
@@ -40,12 +40,21 @@ Connection::Call::~Call() {
   std::erase(connection_->calls_, this);
 }
 
-void Connection::Call::LimitProgress(absl::Duration timeout) {
-  progress_ns_ = NowNanos();
-  limit_ns_ = std::max<int64_t>(absl::ToInt64Nanoseconds(timeout), 1);
+Connection::Call::Limit::Limit(Call& call, absl::Duration timeout) : call_(call) {
+  std::lock_guard lock(call_.connection_->mutex_);
+  if (call_.stalled_) timeout = std::min(timeout, kCancelTimeout);
+  call_.deadline_ = Now() + timeout;
 }
 
-void Connection::Call::Progress() { progress_ns_ = NowNanos(); }
+Connection::Call::Limit::~Limit() {
+  std::lock_guard lock(call_.connection_->mutex_);
+  call_.deadline_ = absl::InfiniteDuration();
+}
+
+bool Connection::Call::stalled() const {
+  std::lock_guard lock(connection_->mutex_);
+  return stalled_;
+}
 
 absl::StatusOr<std::shared_ptr<Connection>> Connection::Open(const SocketCandidate& candidate,
                                                              const Identity& identity,
@@ -75,17 +84,19 @@ absl::StatusOr<std::shared_ptr<Connection>> Connection::Open(const SocketCandida
   }
   guard.AddPeer(candidate.path);
   ASSIGN_OR_RETURN(UniqueFd rpc_socket, ConnectSocket(candidate.path));
-  return std::shared_ptr<Connection>(new Connection(candidate.path, std::move(side),
-                                                    std::move(*reply.message.mutable_welcome()),
-                                                    std::move(rpc_socket), guard));
+  UniqueFd duplicate(fcntl(rpc_socket.get(), F_DUPFD_CLOEXEC, 0));
+  if (!duplicate.valid()) return ErrnoStatus(errno, "a descriptor for the connection to ckptd");
+  return std::shared_ptr<Connection>(
+      new Connection(candidate.path, std::move(side), std::move(*reply.message.mutable_welcome()),
+                     std::move(rpc_socket), std::move(duplicate), guard));
 }
 
 Connection::Connection(std::string socket, std::unique_ptr<SideChannel> side, v1::Welcome welcome,
-                       UniqueFd rpc_socket, ForkGuard& guard)
+                       UniqueFd rpc_socket, UniqueFd duplicate, ForkGuard& guard)
     : guard_(guard),
       socket_(std::move(socket)),
       side_(std::move(side)),
-      rpc_socket_(fcntl(rpc_socket.get(), F_DUPFD_CLOEXEC, 0)),
+      rpc_socket_(std::move(duplicate)),
       welcome_(std::move(welcome)),
       stub_(v1::CheckpointService::NewStub(AdoptSocket(std::move(rpc_socket)))) {
   guard_.Add(rpc_socket_.get());
@@ -103,11 +114,12 @@ void Connection::Lose() {
 
 void Connection::CancelStalled() {
   std::lock_guard lock(mutex_);
-  const int64_t now = NowNanos();
+  const absl::Duration now = Now();
   for (Call* call : calls_) {
-    if (call->limit_ns_ == 0 || now - call->progress_ns_ < call->limit_ns_) continue;
+    if (now < call->deadline_) continue;
     if (call->stalled_) shutdown(rpc_socket_.get(), SHUT_RDWR);
     call->stalled_ = true;
+    call->deadline_ = now + kCancelTimeout;
     call->context_.TryCancel();
   }
 }

@@ -35,20 +35,34 @@ class Connection {
 
     grpc::ClientContext& context() { return context_; }
 
-    // From now on the call is ended when Progress() was not called for so long.
-    void LimitProgress(absl::Duration timeout);
-    void Progress();
-    bool stalled() const { return stalled_; }
+    // While it lives the caller does nothing but wait in gRPC, and the call is cancelled if that
+    // takes longer than `timeout`. Not two at a time. What else the caller has to do never counts:
+    // a busy client is no daemon that stands still.
+    class Limit {
+     public:
+      Limit(Call& call, absl::Duration timeout);
+      Limit(const Limit&) = delete;
+      Limit& operator=(const Limit&) = delete;
+      ~Limit();
+
+     private:
+      Call& call_;
+    };
+
+    bool stalled() const;  // It was cancelled for that.
 
    private:
     friend class Connection;
 
     const std::shared_ptr<Connection> connection_;
     grpc::ClientContext context_;
-    std::atomic<int64_t> limit_ns_{0};  // 0: none.
-    std::atomic<int64_t> progress_ns_{0};
-    std::atomic<bool> stalled_{false};
+    // Guarded by the connection's mutex_.
+    absl::Duration deadline_ = absl::InfiniteDuration();  // Of the wait that is on.
+    bool stalled_ = false;
   };
+
+  // How long gRPC may take to end a call that was cancelled.
+  static constexpr absl::Duration kCancelTimeout = absl::Milliseconds(500);
 
   ~Connection();
 
@@ -76,13 +90,13 @@ class Connection {
   void Lose();
   bool lost() const { return lost_; }
 
-  // Cancels the calls that have made no progress for too long. If one that was cancelled by an
-  // earlier call of this is still there, the daemon does not read: the connection hangs up.
+  // Cancels the calls that are beyond their limit. If one that was cancelled so still waits
+  // kCancelTimeout later, the daemon does not read: the connection hangs up.
   void CancelStalled();
 
  private:
   Connection(std::string socket, std::unique_ptr<SideChannel> side, v1::Welcome welcome,
-             UniqueFd rpc_socket, ForkGuard& guard);
+             UniqueFd rpc_socket, UniqueFd duplicate, ForkGuard& guard);
 
   ForkGuard& guard_;
   const std::string socket_;

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/rpc_channel.h"
+#include "client/cpp/start_thread.h"
 #include "storage/base/status.h"
 
 namespace ckptd::inline client {
@@ -33,9 +34,10 @@ Link::Link(Options options, ForkGuard& guard)
 
 absl::StatusOr<std::unique_ptr<Link>> Link::Open(Options options, ForkGuard& guard) {
   auto link = std::unique_ptr<Link>(new Link(std::move(options), guard));
+  if (!link->wake_.valid()) return ErrnoStatus(errno, "eventfd");
   ASSIGN_OR_RETURN(link->current_, link->Connect(link->options_.timeout, kAnswerMin));
   link->daemon_id_ = link->current_->daemon_id();
-  link->thread_ = std::thread([raw = link.get()] { raw->Run(); });
+  ASSIGN_OR_RETURN(link->thread_, StartThread([raw = link.get()] { raw->Run(); }));
   return link;
 }
 
@@ -111,7 +113,7 @@ bool Link::WatchUntilLost(Connection& connection) {
   }
 }
 
-bool Link::PauseUnlessStopped(absl::Duration pause) {
+bool Link::PauseUnlessStopped(absl::Duration pause) const {
   pollfd entry = {wake_.get(), POLLIN, 0};
   // A signal that the trainer handles only shortens the pause.
   return poll(&entry, 1, static_cast<int>(absl::ToInt64Milliseconds(pause))) <= 0;

@@ -53,6 +53,8 @@ class Link {
   // thread.
   void Stop();
   bool stopped() const;
+  // Waits so long, or less. False once stopped.
+  bool PauseUnlessStopped(absl::Duration pause) const;
 
  private:
   Link(Options options, ForkGuard& guard);
@@ -61,7 +63,6 @@ class Link {
                                                       absl::Duration answer_min);
   void Run();
   bool WatchUntilLost(Connection& connection);
-  bool PauseUnlessStopped(absl::Duration pause);
 
   const Options options_;
   ForkGuard& guard_;

@@ -51,12 +51,20 @@ void LoadRun::Cancel() {
 
 void LoadRun::Run() {
   const absl::Duration begun = SystemClock().Monotonic();
-  call_.LimitProgress(options_.wait + options_.progress_timeout);
-  std::unique_ptr<Stream> stream = connection_->stub().Load(&call_.context());
-  absl::Status status = Converse(*stream, call_);
+  std::unique_ptr<Stream> stream;
+  {
+    const Connection::Call::Limit limit(call_, options_.progress_timeout);
+    stream = connection_->stub().Load(&call_.context());
+  }
+  absl::Status status = Converse(*stream);
+  const bool stalled = call_.stalled();
   if (!status.ok()) call_.context().TryCancel();
-  const absl::Status end = FromGrpc(stream->Finish());
-  call_.LimitProgress(absl::InfiniteDuration());  // It has ended, and lives as long as this.
+  absl::Status end;
+  {
+    const Connection::Call::Limit limit(call_, kEndTimeout);
+    if (status.ok() && done_) stream->WritesDone();
+    end = FromGrpc(stream->Finish());
+  }
   if (status.ok() && !done_) {
     status = end.ok() ? absl::UnavailableError("the daemon ended the load too early") : end;
   }
@@ -65,7 +73,7 @@ void LoadRun::Run() {
   window_ = nullptr;
   if (status.ok() && done_) {
     // However the stream ended.
-  } else if (call_.stalled()) {
+  } else if (stalled) {
     status = absl::DeadlineExceededError(
         absl::StrCat("nothing came for ", absl::FormatDuration(options_.progress_timeout)));
   } else if (absl::IsCancelled(status) && connection_->lost() && !cancelled_) {
@@ -81,23 +89,26 @@ void LoadRun::Run() {
   progress_->Finish(std::move(report_));
 }
 
-absl::Status LoadRun::Converse(Stream& stream, Connection::Call& call) {
-  bool open = stream.Write(Begin());
-  v1::LoadRequest request;
-  ForEachWantsPart(targets_, [&](v1::LoadWants& wants) {
-    request.mutable_wants()->Swap(&wants);
-    open = open && stream.Write(request);
-    request.mutable_wants()->Swap(&wants);
-    return open;
-  });
+absl::Status LoadRun::Converse(Stream& stream) {
   v1::LoadReply reply;
-  while (!done_ && stream.Read(&reply)) {
-    call.LimitProgress(options_.progress_timeout);
-    RETURN_IF_ERROR(Handle(reply, stream));
+  bool open;
+  {
+    const Connection::Call::Limit limit(call_, options_.wait + options_.progress_timeout);
+    open = stream.Write(Begin());
+    v1::LoadRequest request;
+    ForEachWantsPart(targets_, [&](v1::LoadWants& wants) {
+      request.mutable_wants()->Swap(&wants);
+      open = open && stream.Write(request);
+      request.mutable_wants()->Swap(&wants);
+      return open;
+    });
+    open = stream.Read(&reply);  // Even if it broke: it may have said why.
   }
-  if (done_) {
-    call.LimitProgress(kEndTimeout);
-    stream.WritesDone();
+  while (open) {
+    RETURN_IF_ERROR(Handle(reply, stream));
+    if (done_) break;
+    const Connection::Call::Limit limit(call_, options_.progress_timeout);
+    open = stream.Read(&reply);
   }
   return absl::OkStatus();
 }
@@ -122,6 +133,7 @@ absl::Status LoadRun::Handle(const v1::LoadReply& reply, Stream& stream) {
       RETURN_IF_ERROR(HandleFilled(reply.filled()));
       v1::LoadRequest request;
       request.mutable_consumed()->add_window_blocks(reply.filled().window_block());
+      const Connection::Call::Limit limit(call_, options_.progress_timeout);
       stream.Write(request);  // If it fails, so does the next read.
       return absl::OkStatus();
     }

@@ -55,7 +55,7 @@ class LoadRun {
     std::span<const std::byte> from;
   };
 
-  absl::Status Converse(Stream& stream, Connection::Call& call);
+  absl::Status Converse(Stream& stream);
   v1::LoadRequest Begin() const;
   absl::Status Handle(const v1::LoadReply& reply, Stream& stream);
   absl::Status HandlePlan(const v1::LoadPlan& plan);

@@ -1,12 +1,12 @@
 #include "client/cpp/save_run.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "client/cpp/rpc_channel.h"
+#include "client/cpp/start_thread.h"
 #include "client/cpp/wire.h"
 #include "storage/base/check.h"
 #include "storage/base/status.h"
@@ -23,6 +23,8 @@ constexpr absl::Duration kAnswerTimeout = absl::Seconds(30);
 constexpr absl::Duration kEndTimeout = absl::Seconds(5);
 // Broken streams on a living connection before a save that is not staged gives up.
 constexpr int kBreaksMax = 8;
+// And of one that is staged, whose outcome is then unknown here: some five minutes.
+constexpr int kStagedBreaksMax = 300;
 
 // The daemon or the way to it, not the save: worth another stream.
 bool IsBreak(const absl::Status& status) {
@@ -71,8 +73,13 @@ void SaveRun::Run() {
       continue;
     }
     if (absl::IsUnauthenticated(status)) context_.link.Distrust(*connection);
-    if (breaks >= kBreaksMax && progress_->state() < SaveState::kStaged) return Fail(status);
-    std::this_thread::sleep_for(absl::ToChronoNanoseconds(pause));
+    const bool staged = progress_->state() >= SaveState::kStaged;
+    if (breaks >= (staged ? kStagedBreaksMax : kBreaksMax)) {
+      return Fail(staged ? absl::UnknownError(absl::StrCat(
+                               "staged, but the daemon does not go on with it: ", status.message()))
+                         : status);
+    }
+    if (!context_.link.PauseUnlessStopped(pause)) return;
     pause = std::min(2 * pause, kPauseMax);
   }
 }
@@ -94,16 +101,27 @@ absl::Status SaveRun::RunStream(const std::shared_ptr<Connection>& connection) {
   arriving_ordinals_.clear();
   outbox_.Open();
   if (cancelled_) SendCancel();  // It came while no stream was open.
-  std::thread sender([this, &stream, begin = Begin()] { SendAll(*stream, begin); });
+  absl::StatusOr<std::thread> sender =
+      StartThread([this, &stream, begin = Begin()] { SendAll(*stream, begin); });
+  if (!sender.ok()) {
+    outbox_.Close();
+    call.context().TryCancel();
+    const Connection::Call::Limit limit(call, kEndTimeout);
+    stream->Finish();
+    return absl::UnavailableError(sender.status().message());  // There may be one again.
+  }
   v1::SaveReply reply;
-  while (stream->Read(&reply)) {
+  auto read = [&] {
+    const Connection::Call::Limit limit(call, ended_ ? kEndTimeout : absl::InfiniteDuration());
+    return stream->Read(&reply);
+  };
+  while (read()) {
     // After we have given up, only the daemon's own end of the stream matters.
     if (!ended_) Handle(reply, *connection);
-    if (ended_) call.LimitProgress(kEndTimeout);
   }
   outbox_.Close();
-  call.LimitProgress(kEndTimeout);
-  sender.join();
+  const Connection::Call::Limit limit(call, kEndTimeout);
+  sender->join();
   if (plan_sent_) told_daemon_ = connection->daemon_id();
   const absl::Status status = FromGrpc(stream->Finish());
   if (ended_) return absl::OkStatus();

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/rpc_channel.h"
+#include "client/cpp/start_thread.h"
 #include "client/cpp/wire.h"
 #include "storage/base/clock.h"
 #include "storage/base/status.h"
@@ -86,19 +87,22 @@ absl::Status SessionCore::Prewarm(State state, absl::Duration timeout) {
   ASSIGN_OR_RETURN(std::shared_ptr<Connection> connection,
                    link_->Wait(std::min(options_.daemon_lost_timeout, timeout)));
   Connection::Call call(connection);
-  call.LimitProgress(std::max(deadline - Now(), kCallMin));
   v1::PrewarmReply reply;
-  std::unique_ptr<grpc::ClientWriter<v1::PrewarmRequest>> writer =
-      connection->stub().Prewarm(&call.context(), &reply);
-  v1::PrewarmRequest request;
-  ForEachPlanPart(planned->plan, [&](v1::PlanPart& part) {
-    request.mutable_plan()->Swap(&part);
-    const bool open = writer->Write(request);
-    request.mutable_plan()->Swap(&part);
-    return open;
-  });
-  writer->WritesDone();
-  const absl::Status status = FromGrpc(writer->Finish());
+  absl::Status status;
+  {
+    const Connection::Call::Limit limit(call, std::max(deadline - Now(), kCallMin));
+    std::unique_ptr<grpc::ClientWriter<v1::PrewarmRequest>> writer =
+        connection->stub().Prewarm(&call.context(), &reply);
+    v1::PrewarmRequest request;
+    ForEachPlanPart(planned->plan, [&](v1::PlanPart& part) {
+      request.mutable_plan()->Swap(&part);
+      const bool open = writer->Write(request);
+      request.mutable_plan()->Swap(&part);
+      return open;
+    });
+    writer->WritesDone();
+    status = FromGrpc(writer->Finish());
+  }
   if (call.stalled()) {
     return absl::DeadlineExceededError(
         absl::StrCat("no arena after ", absl::FormatDuration(timeout)));
@@ -139,9 +143,15 @@ absl::StatusOr<std::shared_ptr<SaveRun>> SessionCore::StartSave(const std::strin
   std::lock_guard lock(mutex_);
   if (closed_) return Closed();
   const SaveContext context{*link_, arena_, pool_, turns_, identity_.rank};
-  auto run = std::make_shared<SaveRun>(context, SettingsFor(options), ++saves_begun_,
-                                       turns_.Queue(), std::move(state), std::move(progress));
-  saves_.push_back({run, std::thread([run] { run->Run(); })});
+  const Turns::Turn turn = turns_.Queue();
+  auto run = std::make_shared<SaveRun>(context, SettingsFor(options), ++saves_begun_, turn,
+                                       std::move(state), std::move(progress));
+  absl::StatusOr<std::thread> thread = StartThread([run] { run->Run(); });
+  if (!thread.ok()) {
+    turns_.End(turn);
+    return WithContext(thread.status(), absl::StrCat("save ", id));
+  }
+  saves_.push_back({run, *std::move(thread)});
   return run;
 }
 
@@ -227,7 +237,11 @@ absl::StatusOr<LoadHandle> SessionCore::Load(const std::string& id,
                                        guard_, pool_);
   std::lock_guard lock(mutex_);
   if (closed_) return Closed();
-  loads_.push_back({run, std::thread([run] { run->Run(); })});
+  absl::StatusOr<std::thread> thread = StartThread([run] { run->Run(); });
+  if (!thread.ok()) {
+    return WithContext(thread.status(), absl::StrCat("load ", id.empty() ? "latest" : id));
+  }
+  loads_.push_back({run, *std::move(thread)});
   return LoadHandle(run->progress(), [weak = std::weak_ptr<LoadRun>(run)] {
     if (std::shared_ptr<LoadRun> alive = weak.lock()) alive->Cancel();
   });
@@ -237,12 +251,15 @@ absl::StatusOr<std::optional<CheckpointInfo>> SessionCore::Latest() {
   ASSIGN_OR_RETURN(std::shared_ptr<Connection> connection,
                    link_->Wait(options_.daemon_lost_timeout));
   Connection::Call call(connection);
-  call.LimitProgress(options_.client.timeout);
   v1::LatestRequest request;
   request.set_job(identity_.job);
   request.set_root(connection->root());
   v1::Checkpoint reply;
-  const absl::Status status = FromGrpc(connection->stub().Latest(&call.context(), request, &reply));
+  absl::Status status;
+  {
+    const Connection::Call::Limit limit(call, options_.client.timeout);
+    status = FromGrpc(connection->stub().Latest(&call.context(), request, &reply));
+  }
   if (call.stalled()) {
     return absl::DeadlineExceededError(
         absl::StrCat("no answer from ckptd in ", absl::FormatDuration(options_.client.timeout)));
@@ -285,7 +302,7 @@ absl::Status SessionCore::Close(CloseMode mode, absl::Duration timeout) {
   const absl::Status status = AwaitSaves(mode, timeout);
   if (std::shared_ptr<Connection> connection = link_->current()) {
     Connection::Call call(connection);
-    call.LimitProgress(std::max(deadline - Now(), kCallMin));
+    const Connection::Call::Limit limit(call, std::max(deadline - Now(), kCallMin));
     v1::CloseSessionReply reply;
     // If it fails, the daemon sees the end of this connection.
     connection->stub().CloseSession(&call.context(), {}, &reply).ok();

@@ -1,9 +1,17 @@
 #include "client/cpp/worker_pool.h"
 
+#include <utility>
+
+#include "client/cpp/start_thread.h"
+
 namespace ckptd::inline client {
 
 WorkerPool::WorkerPool(uint32_t threads) {
-  for (uint32_t i = 1; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  for (uint32_t i = 1; i < threads; ++i) {
+    absl::StatusOr<std::thread> thread = StartThread([this] { Work(); });
+    if (!thread.ok()) return;
+    threads_.push_back(*std::move(thread));
+  }
 }
 
 WorkerPool::~WorkerPool() {

@@ -17,7 +17,7 @@ namespace ckptd::inline client {
 // Thread-safe: jobs of several callers run one after the other.
 class WorkerPool {
  public:
-  // `threads` includes the caller of Run(); at least 1.
+  // `threads` includes the caller of Run(); at least 1. Fewer if the system gives no more.
   explicit WorkerPool(uint32_t threads);
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
