@@ -22,7 +22,11 @@
 #endif
 #endif
 #ifdef CKPTD_ADDRESS_SANITIZER
-#include <sanitizer/allocator_interface.h>
+// Of sanitizer/allocator_interface.h, which GCC does not bring.
+extern "C" int __sanitizer_install_malloc_and_free_hooks(
+    void (*allocated)(const volatile void* memory, size_t bytes),
+    void (*freed)(const volatile void* memory));
+extern "C" size_t __sanitizer_get_allocated_size(const volatile void* memory);
 #endif
 
 namespace ckptd {
