@@ -55,12 +55,11 @@ DiskOptions ToDiskOptions(const Config& config) {
 
 // Makes the folder and those above it that are missing, and syncs the parent of each: a fresh root
 // must outlive a power cut.
-absl::Status MakeFolders(const std::filesystem::path& path) {
+absl::Status MakeFolders(const std::filesystem::path& path, mode_t mode) {
   std::error_code ignored;
   if (path.empty() || std::filesystem::is_directory(path, ignored)) return absl::OkStatus();
-  RETURN_IF_ERROR(MakeFolders(path.parent_path()));
-  if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
-    return ErrnoStatus(errno, absl::StrCat("mkdir ", path.string()));
+  RETURN_IF_ERROR(MakeFolders(path.parent_path(), mode));
+  RETURN_IF_ERROR(MakeFolder(path.string(), mode));
   UniqueFd parent(open(path.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!parent.valid() || fsync(parent.get()) != 0) {
     return ErrnoStatus(errno, absl::StrCat("fsync ", path.parent_path().string()));
@@ -69,8 +68,8 @@ absl::Status MakeFolders(const std::filesystem::path& path) {
 }
 
 // Makes the root's folder where it is missing, and proves that it can be written.
-absl::Status PrepareRoot(const std::string& path) {
-  absl::Status made = MakeFolders(path);
+absl::Status PrepareRoot(const std::string& path, mode_t mode) {
+  absl::Status made = MakeFolders(path, mode);
   if (StatusErrno(made) == ENOTDIR) made = absl::FailedPreconditionError(made.message());
   if (!made.ok()) return WithContext(made, absl::StrCat("root ", path));
   if (access(path.c_str(), R_OK | W_OK | X_OK) != 0) {
@@ -93,6 +92,8 @@ class RunningDaemon : public Daemon {
 
   absl::Status Open(Options given) {
     options_ = std::move(given);
+    umask_ = umask(0);  // Before any other thread makes a file.
+    umask(umask_);
     const Config& config = options_.config;
     RETURN_IF_ERROR(CheckSocketPath(config.socket));
     ASSIGN_OR_RETURN(SocketLock lock, SocketLock::Acquire(config.socket));
@@ -140,7 +141,7 @@ class RunningDaemon : public Daemon {
  private:
   // On the root's own thread.
   absl::StatusOr<std::shared_ptr<Root>> OpenRoot(const RootConfig& root) {
-    RETURN_IF_ERROR(PrepareRoot(root.path));
+    RETURN_IF_ERROR(PrepareRoot(root.path, 0777 & ~umask_));
     ASSIGN_OR_RETURN(NodeLock lock, NodeLock::Acquire(root.path, options_.config.node));
     if (!lock.warning().empty())
       logger_.Warning("node.lock", {{"root", root.label}, {"why", lock.warning()}});
@@ -188,6 +189,7 @@ class RunningDaemon : public Daemon {
 
   Logger& logger_;
   Options options_;
+  mode_t umask_ = 0;
   std::unique_ptr<SocketLock> socket_lock_;
   std::mutex node_locks_mutex_;
   std::vector<NodeLock> node_locks_;  // Of the roots, whose threads add them.

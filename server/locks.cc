@@ -18,11 +18,6 @@
 namespace ckptd {
 namespace {
 
-absl::Status MakeFolder(const std::string& path, mode_t mode) {
-  if (::mkdir(path.c_str(), mode) == 0 || errno == EEXIST) return absl::OkStatus();
-  return ErrnoStatus(errno, absl::StrCat("mkdir ", path));
-}
-
 absl::Status MakeFolders(const std::string& path, mode_t mode) {
   for (size_t slash = path.find('/', 1); slash != path.npos; slash = path.find('/', slash + 1)) {
     std::string parent = path.substr(0, slash);
@@ -99,6 +94,20 @@ absl::Status CheckOwner(const std::string& folder) {
 }
 
 }  // namespace
+
+absl::Status MakeFolder(const std::string& path, mode_t mode) {
+  if (::mkdir(path.c_str(), mode) != 0) {
+    if (errno == EEXIST) return absl::OkStatus();
+    return ErrnoStatus(errno, absl::StrCat("mkdir ", path));
+  }
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("stat ", path));
+  // What the umask took comes back; a set-group-id bit inherited from the parent stays.
+  if ((info.st_mode & 0777) == mode || ::chmod(path.c_str(), mode | (info.st_mode & 07000)) == 0) {
+    return absl::OkStatus();
+  }
+  return ErrnoStatus(errno, absl::StrCat("chmod ", path));
+}
 
 absl::StatusOr<SocketLock> SocketLock::Acquire(absl::string_view socket_path) {
   RETURN_IF_ERROR(CheckSocketPath(socket_path));

@@ -3,19 +3,26 @@
 // says who held it last (pid, host).
 //
 // Errors of Acquire(): AlreadyExists, naming pid and host, if another process holds it;
-// PermissionDenied if the folder or file cannot be written. Blocking calls; for the main thread,
-// before anything else is started.
+// PermissionDenied if the folder or file cannot be written. Blocking calls: SocketLock
+// for the main thread, before anything else is started; NodeLock for the thread of its root.
 #ifndef CKPTD_SERVER_LOCKS_H_
 #define CKPTD_SERVER_LOCKS_H_
+
+#include <sys/types.h>
 
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "storage/base/unique_fd.h"
 
 namespace ckptd {
+
+// OK if the folder is there already; else it has this mode whatever the umask is, which another
+// thread may have set for a moment.
+absl::Status MakeFolder(const std::string& path, mode_t mode);
 
 // Taken before gRPC binds the socket, which would take over a living one without a word. Held until
 // destruction.

@@ -121,6 +121,19 @@ TEST_F(Locks, OneNodeNameHasOneHolderPerRoot) {
   Kill(child);
 }
 
+// Another thread binds a socket just then.
+TEST_F(Locks, FoldersHaveTheirModeWhateverTheUmaskIs) {
+  const mode_t before = ::umask(0177);
+  const absl::Status status = NodeLock::Acquire(folder_, "a").status();
+  ::umask(before);
+  EXPECT_TRUE(status.ok()) << status;
+  for (const char* name : {"/.ckptd", "/.ckptd/nodes"}) {
+    struct stat info;
+    ASSERT_EQ(::stat((folder_ + name).c_str(), &info), 0) << name;
+    EXPECT_EQ(info.st_mode & 0777, 0700u) << name;
+  }
+}
+
 TEST_F(Locks, ARootThatIsMissingIsAnError) {
   EXPECT_EQ(NodeLock::Acquire(folder_ + "/none", "a").status().code(), absl::StatusCode::kNotFound);
 }
