@@ -62,7 +62,7 @@ Core::Core(Options options, Logger& logger)
               .on_started = [this](const RootStart& start) { OnRootStarted(start); },
               .on_late =
                   [this](const std::string& label, const std::string& reason) {
-                    logger_.Error("root.unhealthy", {{"root", label}, {"error", reason}});
+                    logger_.Warning("root.late", {{"root", label}, {"why", reason}});
                   }}),
       arenas_(loop_, {.block_bytes = options_.config.block_bytes,
                       .limit_bytes = options_.arena_limit_bytes,
@@ -213,13 +213,13 @@ absl::Status Core::StartRoots() { return roots_.Start(); }
 void Core::OnRootStarted(const RootStart& start) {
   absl::Status status = start.opened;
   status.Update(start.recovered);
-  if (start.root == nullptr) {
-    return logger_.Error("root.unhealthy", {{"error", std::string(status.message())}});
-  }
-  const std::string& label = start.root->label();
-  if (!status.ok()) {
+  const std::string& label = start.label;
+  if (status.ok()) {
+    logger_.Info("root.usable", {{"root", label}});
+  } else {
     logger_.Error("root.unhealthy", {{"root", label}, {"error", std::string(status.message())}});
   }
+  if (start.root == nullptr) return;
   for (const Manifest& manifest : start.committed) {
     logger_.Info("attempt.committed", {{"job", manifest.job},
                                        {"id", manifest.checkpoint_id},

@@ -14,7 +14,8 @@
 namespace ckptd {
 namespace {
 
-constexpr char kStillRunning[] = "recovery is still running";
+constexpr char kOpening[] = "it is still being opened";
+constexpr char kRecovering[] = "recovery is still running";
 
 // What a person may want to know about attempts that failed before.
 absl::Status ReadFailures(Disk& disk, std::vector<Outcome>& outcomes) {
@@ -27,8 +28,10 @@ absl::Status ReadFailures(Disk& disk, std::vector<Outcome>& outcomes) {
   return absl::OkStatus();
 }
 
-RootStart StartRoot(const Roots::Source& source, const Roots::Options& options, absl::Time now) {
+RootStart StartRoot(const Roots::Source& source, const Roots::Options& options, absl::Time now,
+                    const std::function<void()>& on_opened) {
   RootStart start;
+  start.label = source.label;
   auto point = [&](absl::string_view name) {
     if (options.on_point) options.on_point(name);
   };
@@ -36,6 +39,7 @@ RootStart StartRoot(const Roots::Source& source, const Roots::Options& options, 
   start.opened = root.status();
   if (!root.ok()) return start;
   start.root = *std::move(root);
+  on_opened();
   Disk& disk = start.root->disk();
   Recover machine(
       {.node = options.node, .file_mode = 0666 & ~022u, .root_label = source.label, .now = now});
@@ -58,7 +62,7 @@ Roots::Roots(ControlLoop& loop, std::vector<Source> sources, Options options)
     : loop_(loop), options_(std::move(options)) {
   for (Source& source : sources) {
     auto slot = std::make_unique<Slot>();
-    slot->state = {source.label, source.path, nullptr, kStillRunning};
+    slot->state = {source.label, source.path, nullptr, kOpening};
     slot->source = std::move(source);
     slots_.push_back(std::move(slot));
   }
@@ -69,7 +73,7 @@ Roots::~Roots() { Stop(); }
 absl::Status Roots::Start() {
   for (const auto& slot : slots_) slot->thread = std::thread([this, &slot = *slot] { Run(slot); });
   std::vector<Slot*> here;
-  std::vector<const Slot*> late;
+  std::vector<State> late;
   absl::Status opened;
   {
     std::unique_lock lock(mutex_);
@@ -83,12 +87,12 @@ absl::Status Roots::Start() {
         here.push_back(slot.get());
         opened.Update(slot->result->opened);
       } else {
-        late.push_back(slot.get());
+        late.push_back(slot->state);
       }
     }
   }
   if (!opened.ok()) return opened;
-  for (const Slot* slot : late) options_.on_late(slot->source.label, kStillRunning);
+  for (const State& state : late) options_.on_late(state.label, state.reason);
   std::promise<void> told;
   loop_.Post([this, &here, &told] {
     for (Slot* slot : here) Tell(*slot);
@@ -100,7 +104,10 @@ absl::Status Roots::Start() {
 
 // On the root's thread.
 void Roots::Run(Slot& slot) {
-  RootStart start = StartRoot(slot.source, options_, loop_.clock().Wall());
+  RootStart start = StartRoot(slot.source, options_, loop_.clock().Wall(), [this, &slot] {
+    std::lock_guard lock(mutex_);
+    slot.state.reason = kRecovering;
+  });
   std::lock_guard lock(mutex_);
   slot.result = std::move(start);
   slot.arrived = true;

@@ -30,6 +30,7 @@ namespace ckptd {
 
 // What the start of a root has come to.
 struct RootStart {
+  std::string label;
   absl::Status opened;         // If not OK there is nothing else.
   std::shared_ptr<Root> root;  // Null if it could not be opened.
   absl::Status recovered;      // If not OK its lists cannot be trusted: nothing is served from it.

@@ -97,10 +97,10 @@ TEST_F(RootsTest, OneThatHangsKeepsNobodyWaiting) {
   EXPECT_EQ(*roots_->Label(""), "stuck");
   absl::Status why = roots_->Find("").status();
   EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable);
-  for (const char* part : {"\"stuck\"", "recovery is still running"}) {
+  for (const char* part : {"\"stuck\"", "it is still being opened"}) {
     EXPECT_TRUE(absl::StrContains(why.message(), part)) << why;
   }
-  EXPECT_EQ(roots_->states()[0].reason, "recovery is still running");
+  EXPECT_EQ(roots_->states()[0].reason, "it is still being opened");
   EXPECT_EQ(roots_->states()[1].reason, "");
   EXPECT_TRUE(absl::StrContains(roots_->Find("none").status().message(), "stuck, good"));
 
