@@ -1,21 +1,22 @@
 // Attempt is one try at producing a checkpoint, from its first join to its outcome: the coordinator
 // of its commit and, for the ranks of this node, the participant.
 //
-//   kWaiting, Begin -> kBeginning -> kJoining -> kStaging -> kWriting -> kFinishing -> kDurable ->
-//   kEnded from each of them before kDurable: Fail -> kAborting -> kEnded
+//   kWaiting, Begin -> kBeginning -> kJoining -> kStaging -> kWriting -> kFinishing
+//       -> kDurable -> kEnded
+//   from each of them before kDurable: Fail -> kAborting -> kEnded
 //
 //  1. kWaiting: ranks may join; the table admits the attempt when there is room (attempts.h).
 //  2. kBeginning: BeginAttempt mints sequence and folder on a worker. No rank stages before its
-//  record is on stable storage.
+//     record is on stable storage.
 //  3. kJoining: when every rank has joined, the plan is made: who writes which replica, and that
-//  the chunks tile every tensor. A rank
-//     whose others do not come within kPlanPatience is released alone: it writes everything it
-//     holds, so that its staging waits for nobody; late ranks then leave out what is written
-//     already. (Under replicas=lowest_rank every rank waits for all.)
+//     the chunks tile every tensor. A rank whose others do not come within kPlanPatience is
+//     released alone: it writes everything it holds, so that its staging waits for nobody; late
+//     ranks then leave out what is written already. (Under replicas=lowest_rank every rank waits
+//     for all.)
 //  4. kStaging: blocks are granted, filled by the clients, sealed, and written at once
-//  (rank_save.h).
+//     (rank_save.h).
 //  5. kWriting: every rank is staged. kFinishing: every shard is written; FinishNode makes the node
-//  durable.
+//     durable.
 //  6. kDurable: Decide publishes it. Its answer alone is told.
 //  Fail, at any time before 6: no new transfer, and Decide(abort); its answer is told, and if it
 //  says committed after all, that is what is told. Blocks and files are let go when the last

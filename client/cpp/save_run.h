@@ -2,11 +2,10 @@
 //
 //  1. Wait for our turn: the saves of a session are staged in order.
 //  2. Open a stream: begin and plan; or, if the daemon has admitted the save before, begin.resume
-//  with what is
-//     still in the arena, and the same plan.
+//     with what is still in the arena, and the same plan.
 //  3. Read: admitted, assigned (lay out the image, get the arena), granted (copy those blocks,
-//  report each as
-//     sealed), staged (the tensors are free, the next save's turn), durable, committed or failed.
+//     report each as sealed), staged (the tensors are free, the next save's turn), durable,
+//     committed or failed.
 //  4. If the stream breaks, wait for the next connection and go to 2.
 //
 // A save that is cancelled goes on until the daemon has heard of it, or is gone; before its turn it

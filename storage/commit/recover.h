@@ -21,13 +21,11 @@ namespace ckptd {
 
 // Steps, for each folder of the root that can be a job's:
 //  1. Sync retired/, checkpoints/, failed/ and attempts/: a rename that is seen may not be on the
-//  disk, and what is listed
-//     must stay. A job without these folders is none.
+//     disk, and what is listed must stay. A job without these folders is none.
 //  2. For each attempt in attempts/: commit it if it is complete, whoever coordinates it. Else, if
-//  its record names this
-//     node, it is left for its clients to come back (`waiting`: the caller aborts it when they do
-//     not); if no record can be read, abort it: no rank has staged anything. Attempts of other
-//     coordinators are left alone.
+//     its record names this node, it is left for its clients to come back (`waiting`: the caller
+//     aborts it when they do not); if no record can be read, abort it: no rank has staged anything.
+//     Attempts of other coordinators are left alone.
 //  3. For each id in retired/: put the checkpoint back if nothing is in its place, else drop it.
 //  4. For each attempt in failed/: write the outcome if it is missing, delete its shards.
 //
