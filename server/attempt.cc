@@ -246,8 +246,10 @@ void Attempt::StartPlan(std::vector<uint32_t> to_assign) {
 // Deleted checkpoints whose grace is not over give way to a save; then it is looked once more.
 void Attempt::MakeRoom(PlanResult result) {
   made_room_ = true;
+  uint64_t bytes = result.bytes;
   context_.make_room(
-      root_, [self = shared_from_this(), result = std::make_shared<PlanResult>(std::move(result))] {
+      root_, bytes,
+      [self = shared_from_this(), result = std::make_shared<PlanResult>(std::move(result))] {
         self->root_->writers().Post([self, result] {
           result->status = CheckSpace(*self->root_, result->bytes);
           self->context_.loop.Post([self, result] { self->OnPlanned(std::move(*result)); });

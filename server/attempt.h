@@ -74,9 +74,13 @@ struct AttemptContext {
   // An attempt was committed, on stable storage and told. May be null.
   std::function<void(const std::shared_ptr<Root>& root, const Attempt& attempt)> on_committed =
       nullptr;
-  // There is too little space: gives back what nobody needs, then calls `done`. May be null.
-  std::function<void(const std::shared_ptr<Root>& root, std::function<void()> done)> make_room =
-      nullptr;
+  // There is too little space: gives back what nobody needs until `bytes` are free, if there is so
+  // much, then calls `done`. May be null.
+  std::function<void(const std::shared_ptr<Root>& root, uint64_t bytes, std::function<void()> done)>
+      make_room = nullptr;
+  // What a failed attempt left could not be cleaned up; it is tried again. Once. May be null.
+  std::function<void(const std::string& job, const AttemptName& attempt, const absl::Status& why)>
+      on_left = nullptr;
 };
 
 // What a rank asks for, from SaveBegin.
@@ -121,8 +125,6 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
 
   // How long a rank waits for the others to join before it is planned without them.
   static constexpr absl::Duration kPlanPatience = absl::Seconds(1);
-  // So long after what a failed attempt left could not be cleaned up, it is tried again.
-  static constexpr absl::Duration kCleanUpAgain = absl::Seconds(5);
 
   // `on_end` is called once, on the loop, after the outcome was told to the ranks.
   Attempt(AttemptContext& context, std::shared_ptr<Root> root, const SessionInfo& first,
@@ -211,6 +213,9 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   void End(Result result);
   void CleanUp();
   void OnDecided(Decision decision, CheckpointInfo checkpoint);
+  Failure RootFailure() const;
+  std::string UnknownText(const absl::Status& why) const;
+  void EndUnknown(Failure why);
   void Tell();
   void Release(RankSave& rank);
   void SettleArena(RankSave& rank);

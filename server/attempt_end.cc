@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/attempt.h"
+#include "server/failed_cleanup.h"
 #include "server/fragment_builder.h"
 #include "server/mutation.h"
 #include "storage/base/check.h"
@@ -110,12 +111,18 @@ void Attempt::Abort() {
   RunDecide(Decide(std::move(abort)));
 }
 
+// A root on which a sync has failed is asked for no decision: a sync that is tried once more may
+// succeed and have written nothing. The next start decides.
 void Attempt::RunDecide(Decide decide) {
+  if (!root_->healthy()) return EndUnknown(RootFailure());
   job_running_ = true;
   root_->writers().Post([self = shared_from_this(), decide = std::move(decide)]() mutable {
     ActionRunner runner(self->root_->disk(), self->context_.on_point);
     runner.RunToEnd(decide);
     Decision decision = *decide.decision();
+    bool open = decision.kind == Decision::Kind::kUnknown || decision.kind == Decision::Kind::kLeft;
+    // At once: another attempt of this root may be about to be decided.
+    if (open) self->root_->SetUnhealthy(self->UnknownText(decision.failure.status));
     CheckpointInfo checkpoint;
     if (decision.kind == Decision::Kind::kCommitted) {
       checkpoint.job = self->record_.job;
@@ -136,6 +143,8 @@ void Attempt::RunDecide(Decide decide) {
 void Attempt::OnDecided(Decision decision, CheckpointInfo checkpoint) {
   job_running_ = false;
   if (state_ == State::kEnded) return;  // Too late: the next start looks again.
+  bool open = decision.kind == Decision::Kind::kUnknown || decision.kind == Decision::Kind::kLeft;
+  if (!open && !root_->healthy()) return EndUnknown(RootFailure());
   switch (decision.kind) {
     case Decision::Kind::kCommitted:
       checkpoint_ = std::move(checkpoint);
@@ -145,14 +154,27 @@ void Attempt::OnDecided(Decision decision, CheckpointInfo checkpoint) {
       return End(Result::kFailed);
     case Decision::Kind::kUnknown:
     case Decision::Kind::kLeft:
-      // The next start may find that it is committed: whatever the error was, none says "failed".
-      failure_ = std::move(decision.failure);
-      failure_.status = absl::UnknownError(absl::StrCat(
-          "the outcome of attempt ", ToString(record_.attempt), " of job \"", record_.job,
-          "\" is unknown until the next start of the daemon: ", failure_.status.message()));
-      root_->SetUnhealthy(std::string(failure_.status.message()));
-      return End(Result::kUnknown);
+      return EndUnknown(std::move(decision.failure));
   }
+}
+
+// What is wrong with the root, which may be the failure of another attempt.
+Failure Attempt::RootFailure() const {
+  return FailureOf(absl::UnavailableError(root_->unhealthy_reason()), std::nullopt, "settle");
+}
+
+std::string Attempt::UnknownText(const absl::Status& why) const {
+  return absl::StrCat("the outcome of attempt ", ToString(record_.attempt), " of job \"",
+                      record_.job,
+                      "\" is unknown until the next start of the daemon: ", why.message());
+}
+
+// The next start may find that it is committed: whatever the error was, none says "failed".
+void Attempt::EndUnknown(Failure why) {
+  failure_ = std::move(why);
+  failure_.status = absl::UnknownError(UnknownText(failure_.status));
+  root_->SetUnhealthy(std::string(failure_.status.message()));
+  End(Result::kUnknown);
 }
 
 void Attempt::GiveUp() {
@@ -213,25 +235,22 @@ void Attempt::CleanUp() {
     if (context_.on_committed) context_.on_committed(root_, *this);
     return;
   }
-  root_->writers().Post([self = shared_from_this(), result = result_, outcome = MakeOutcome()] {
-    ActionRunner runner(self->root_->disk(), nullptr);
-    absl::Status status;
-    if (result == Result::kFailed) {
-      FinishFailed finish({.job = self->record_.job,
-                           .attempt = self->record_.attempt,
-                           .otherwise = outcome,
-                           .file_mode = self->FileMode()});
-      runner.RunToEnd(finish);
-      status = finish.status();
-      PruneFailed prune(self->record_.job);
-      runner.RunToEnd(prune);
-    }
-    auto space = self->root_->disk().Space();
-    self->context_.loop.Post([self, space, status] {
-      if (space.ok()) self->root_->SetFreeBytes(space->free_bytes);
-      // On a root that is unhealthy the next start does it.
-      if (status.ok() || !self->root_->healthy()) return;
-      self->context_.loop.After(kCleanUpAgain, [self] { self->CleanUp(); });
+  if (result_ == Result::kFailed) {
+    FinishFailed::Options options{.job = record_.job,
+                                  .attempt = record_.attempt,
+                                  .otherwise = MakeOutcome(),
+                                  .file_mode = FileMode()};
+    auto on_trouble = [&context = context_, job = record_.job,
+                       attempt = record_.attempt](const absl::Status& status) {
+      if (context.on_left) context.on_left(job, attempt, status);
+    };
+    return std::make_shared<FailedCleanUp>(context_.loop, root_, std::move(options), on_trouble)
+        ->Try();
+  }
+  root_->readers().Post([root = root_, &loop = context_.loop] {
+    auto space = root->disk().Space();
+    loop.Post([root, space] {
+      if (space.ok()) root->SetFreeBytes(space->free_bytes);
     });
   });
 }

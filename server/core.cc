@@ -97,8 +97,15 @@ Core::Core(Options options, Logger& logger)
                                          .bytes = attempt.planned_bytes()});
               },
           .make_room =
-              [this](const std::shared_ptr<Root>& root, std::function<void()> done) {
-                tidier_.trash().MakeRoom(root, std::move(done));
+              [this](const std::shared_ptr<Root>& root, uint64_t bytes,
+                     std::function<void()> done) {
+                tidier_.trash().MakeRoom(root, bytes, std::move(done));
+              },
+          .on_left =
+              [this](const std::string& job, const AttemptName& attempt, const absl::Status& why) {
+                logger_.Warning("failed.left", {{"job", job},
+                                                {"attempt", ToString(attempt)},
+                                                {"error", std::string(why.message())}});
               }},
       attempts_(context_, {.max_inflight_attempts = options_.config.max_inflight_attempts,
                            .admit_timeout = options_.config.admit_timeout}),
@@ -112,7 +119,7 @@ Core::Core(Options options, Logger& logger)
               .window_bytes = options_.config.read_window_bytes,
               .huge_pages = options_.config.huge_pages != Choice::kOff,
               .on_point = options_.on_point,
-              .on_end = [this] { tidier_.trash().Sweep(); }}),
+              .on_let_go = [this] { tidier_.trash().Sweep(); }}),
       tidier_(loop_, logger_, options_.config.trash_grace,
               [this](const Root& root, const std::string& job, const AttemptName& attempt) {
                 return loads_.Reads(root, job, attempt);

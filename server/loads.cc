@@ -227,6 +227,7 @@ void Load::OnPlanned(Planned planned) {
   if (!stream_) return End();
   checkpoint_ = std::move(planned.checkpoint);
   plan_ = std::move(planned.plan);
+  if (loads_.options_.on_let_go) loads_.options_.on_let_go();
   files_ = std::move(planned.files);
   uint64_t block_bytes = 0;
   for (const LoadRead& read : plan_->reads)
@@ -391,7 +392,7 @@ void Loads::StreamGone(uint64_t load_id) {
 
 void Loads::Ended(uint64_t load_id) {
   loads_.erase(load_id);
-  if (options_.on_end) options_.on_end();
+  if (options_.on_let_go) options_.on_let_go();
 }
 
 bool Loads::Reads(const Root& root, const std::string& job, const AttemptName& attempt) const {

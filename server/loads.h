@@ -61,7 +61,8 @@ class Loads {
     uint64_t window_bytes = 0;  // Of all ranks of a job together; each gets at least a block.
     bool huge_pages = true;     // For windows, where the kernel can.
     std::function<void(absl::string_view)> on_point;
-    std::function<void()> on_end = nullptr;  // A load is over: Reads() may have changed.
+    // A load is over, or knows now what it reads: Reads() may be false where it was true.
+    std::function<void()> on_let_go = nullptr;
   };
 
   static constexpr size_t kRestoresKept = 10'000;

@@ -1,13 +1,14 @@
 // Root is one storage folder the daemon was started with: its disk, the workers that call it, and
 // its health.
 //
-// Threads: health, free space and folders belong to the control loop; disk and workers are
-// thread-safe.
+// Threads: free space, its warning and folders belong to the control loop; all else is thread-safe.
 #ifndef CKPTD_SERVER_ROOT_H_
 #define CKPTD_SERVER_ROOT_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -38,12 +39,19 @@ class Root {
   Workers& writers() { return writers_; }
   Workers& readers() { return readers_; }
 
-  // Once set, sticky: the root takes no new attempts until the next start has looked at it.
+  // Once set, sticky: until the next start has looked at it the root takes no new attempts, tells
+  // no outcome that rests on a sync, and deletes nothing.
   void SetUnhealthy(std::string reason) {
-    if (unhealthy_reason_.empty()) unhealthy_reason_ = std::move(reason);
+    std::lock_guard lock(mutex_);
+    if (!healthy_) return;
+    unhealthy_reason_ = std::move(reason);
+    healthy_ = false;
   }
-  bool healthy() const { return unhealthy_reason_.empty(); }
-  const std::string& unhealthy_reason() const { return unhealthy_reason_; }
+  bool healthy() const { return healthy_; }
+  std::string unhealthy_reason() const {
+    std::lock_guard lock(mutex_);
+    return unhealthy_reason_;
+  }
 
   // That it runs full; empty: it does not. It is healthy all the same.
   void SetSpaceWarning(std::string warning) { space_warning_ = std::move(warning); }
@@ -65,7 +73,9 @@ class Root {
   const std::string label_;
   const std::string path_;
   const std::unique_ptr<Disk> disk_;
+  mutable std::mutex mutex_;  // Guards unhealthy_reason_.
   std::string unhealthy_reason_;
+  std::atomic<bool> healthy_ = true;
   std::string space_warning_;
   std::optional<uint64_t> free_bytes_;
   std::set<std::string> folders_synced_;

@@ -1,5 +1,7 @@
 #include "server/tidier.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "server/retention.h"
 #include "storage/base/units.h"
@@ -23,11 +25,15 @@ Tidier::Tidier(ControlLoop& loop, Logger& logger, absl::Duration trash_grace,
     : loop_(loop),
       logger_(logger),
       trash_(loop, logger,
-             {.grace = trash_grace, .in_use = std::move(in_use), .on_space = [this](Root& root) {
-                WatchSpace(root);
-              }}) {}
+             {.grace = trash_grace,
+              .in_use = std::move(in_use),
+              .on_space = [this](Root& root) { WatchSpace(root); },
+              .on_jobs = [this](Root& root,
+                                const std::set<std::string>& jobs) { ForgetAllBut(root, jobs); }}) {
+}
 
 void Tidier::Committed(const std::shared_ptr<Root>& root, Commit commit) {
+  if (!root->healthy()) return;
   last_[{root->label(), commit.job}] = commit;
   root->readers().Post([this, root, commit = std::move(commit)] {
     loop_.Post([this, root, commit, tidied = TidyOnWorker(*root, commit)] {
@@ -39,7 +45,7 @@ void Tidier::Committed(const std::shared_ptr<Root>& root, Commit commit) {
 Tidier::Tidied Tidier::TidyOnWorker(Root& root, const Commit& commit) {
   Tidied tidied;
   ActionRunner runner(root.disk(), nullptr);
-  if (commit.replace) {
+  if (commit.replace && root.healthy()) {
     DropRetired drop(commit.job);
     runner.RunToEnd(drop);
     if (!drop.status().ok()) tidied.problems.push_back(drop.status());
@@ -57,6 +63,7 @@ Tidier::Tidied Tidier::TidyOnWorker(Root& root, const Commit& commit) {
     }
   }
   for (const Published& old : BeyondNewest(std::move(published), commit.keep_last)) {
+    if (!root.healthy()) break;  // What is newer may not stay as it is seen.
     DeleteCheckpoint machine({.job = commit.job,
                               .checkpoint_id = old.id,
                               .allow_newest = false,
@@ -92,6 +99,13 @@ void Tidier::OnTidied(const std::shared_ptr<Root>& root, const Commit& commit,
     WatchSpace(*root);
   }
   trash_.Moved(root, commit.job, tidied.trashed);
+}
+
+// A job that is over fills nothing. (One that commits meanwhile is known again by its next commit.)
+void Tidier::ForgetAllBut(const Root& root, const std::set<std::string>& jobs) {
+  std::erase_if(last_, [&](const auto& entry) {
+    return entry.first.first == root.label() && !jobs.contains(entry.first.second);
+  });
 }
 
 // Jobs that keep everything fill the disk one day: said once while there is still time.

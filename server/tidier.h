@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,7 +41,7 @@ class Tidier {
   void RootStarted(const std::shared_ptr<Root>& root) { trash_.Watch(root); }
 
   // A checkpoint was committed there, on stable storage. Never called before that: what goes, goes
-  // because there is something newer.
+  // because there is something newer. On a root that is unhealthy nothing goes.
   void Committed(const std::shared_ptr<Root>& root, Commit commit);
 
   Trash& trash() { return trash_; }
@@ -51,6 +52,7 @@ class Tidier {
   static Tidied TidyOnWorker(Root& root, const Commit& commit);
   void OnTidied(const std::shared_ptr<Root>& root, const Commit& commit, const Tidied& tidied);
   void WatchSpace(Root& root);
+  void ForgetAllBut(const Root& root, const std::set<std::string>& jobs);
 
   ControlLoop& loop_;
   Logger& logger_;

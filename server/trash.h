@@ -9,6 +9,7 @@
 #ifndef CKPTD_SERVER_TRASH_H_
 #define CKPTD_SERVER_TRASH_H_
 
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <map>
@@ -40,6 +41,8 @@ class Trash {
     std::function<bool(const Root& root, const std::string& job, const AttemptName& attempt)>
         in_use;
     std::function<void(Root& root)> on_space;  // The root's free space was looked at anew.
+    // The jobs of the root that have checkpoints, at each look.
+    std::function<void(Root& root, const std::set<std::string>& jobs)> on_jobs = nullptr;
   };
 
   // `loop` and `logger` outlive this.
@@ -52,8 +55,10 @@ class Trash {
   void Moved(const std::shared_ptr<Root>& root, const std::string& job,
              const std::vector<RetiredName>& names);
 
-  // Removes what nobody reads, whatever its age; then `done`. Nothing on a root that is unhealthy.
-  void MakeRoom(std::shared_ptr<Root> root, std::function<void()> done);
+  // Removes what no load of this daemon reads, whatever its age, the oldest first, until that many
+  // bytes are free; then `done`. Nothing if all of it would not suffice, or on a root that is
+  // unhealthy.
+  void MakeRoom(std::shared_ptr<Root> root, uint64_t bytes, std::function<void()> done);
 
   // Removes what is due. Called by the timers of this class, and when a load has ended.
   void Sweep();
@@ -69,14 +74,21 @@ class Trash {
     bool stuck = false;  // It could not be removed, and that was logged.
   };
   struct Waiter {
-    std::set<Key> open;  // Not empty.
+    std::shared_ptr<Root> root;
+    uint64_t bytes = 0;     // That must be free.
+    std::vector<Key> keys;  // That may go, the oldest last.
     std::function<void()> done;
+    Key open = {};  // The one that is waited for.
   };
 
   void Look(std::shared_ptr<Root> root, std::function<void()> then);
   void Add(const std::shared_ptr<Root>& root, const std::string& job, const RetiredName& name);
   void Start(const Key& key, Folder& folder);
-  void Settle(const Key& key);  // Nobody need wait for that folder any more.
+  std::vector<Key> MayGo(const Root& root) const;  // The oldest last.
+  void OnMeasured(Waiter waiter, uint64_t trash_bytes);
+  bool TakeNext(Waiter& waiter);  // False: it has ended.
+  // Nobody need wait for that folder any more. True if somebody did.
+  bool Settle(const Key& key);
   void OnSwept(const Key& key, const absl::Status& status, bool removed);
   void WakeAtNextDue();
   absl::Duration now() const { return loop_.clock().Monotonic(); }

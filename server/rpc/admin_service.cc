@@ -38,6 +38,10 @@ void PutLive(const std::map<std::string, v1::Attempt>& live, v1::ListReply& repl
 // Moves it to the trash, which the loop is told of.
 absl::Status DeleteOne(const std::shared_ptr<Root>& root, const std::string& job,
                        const std::string& id, bool allow_newest, Core& core) {
+  if (!root->healthy()) {
+    return absl::UnavailableError(absl::StrCat("root \"", root->label(), "\" (", root->path(),
+                                               ") deletes nothing: ", root->unhealthy_reason()));
+  }
   DeleteCheckpoint machine({.job = job, .checkpoint_id = id, .allow_newest = allow_newest});
   ActionRunner(root->disk(), nullptr).RunToEnd(machine);
   if (!machine.trashed().empty()) {

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "server/failed_cleanup.h"
 #include "tests/server/save_rig.h"
 
 namespace ckptd {
@@ -251,6 +252,36 @@ TEST(AttemptEnd, ACommitThatCannotBeSyncedIsUnknownUntilTheNextStart) {
   rig.Start();
   rig.ExpectStored("a", ranks);
   ASSERT_TRUE(rig.AwaitCommitted(rig.SaveAll(2, "b")));
+}
+
+// The sync that failed for one is not tried once more for another: it might succeed for nothing.
+TEST(AttemptEnd, AfterASyncThatFailedNothingElseIsCommittedNorDeleted) {
+  SaveRig rig({.keep_last = 1});
+  ASSERT_TRUE(rig.AwaitCommitted(rig.SaveAll(1, "old")));
+  rig.Crash();
+  rig.Start("fsyncdir:job/checkpoints@2=error:EIO");  // The first is that of the start.
+  Ranks later = rig.SaveAll(1, "later", Hold);
+  ASSERT_TRUE(rig.Await([&] { return later[0]->sealed.size() == 1; }));
+  ASSERT_TRUE(rig.AwaitFailed(rig.SaveAll(1, "unsynced")));
+  GoOn(rig, later[0]);
+  ASSERT_TRUE(rig.AwaitFailed(later));
+  EXPECT_EQ(later[0]->failure.status.code(), absl::StatusCode::kUnknown);
+  EXPECT_EQ(rig.List("checkpoints"), std::vector<std::string>({"old", "unsynced"}));
+  rig.OnLoop(
+      [&] { EXPECT_STREQ(rig.attempts().FindEnded("job", "later")->StateName(), "unknown"); });
+  rig.Crash();
+  rig.Start();
+  EXPECT_EQ(rig.List("checkpoints"), std::vector<std::string>({"later", "old", "unsynced"}));
+}
+
+TEST(AttemptEnd, WhatCannotBeCleanedUpIsSaidAndTriedAgain) {
+  SaveRig rig({.faults = "unlink:failed@1=error:EIO"});
+  Ranks ranks = HalfStaged(rig);
+  rig.EndSession(ranks[1]->session, SessionEnd::kDead);
+  ASSERT_TRUE(rig.AwaitFailed({ranks[0]}));
+  ASSERT_TRUE(rig.Await([&] { return rig.left == 1; }));
+  rig.Advance(FailedCleanUp::kFirstPause);
+  ExpectFailedOnDisk(rig, ranks);
 }
 
 }  // namespace

@@ -102,7 +102,8 @@ class LoadsTest : public testing::Test {
                                      Loads::Options{.node = SaveRig::kNode,
                                                     .block_bytes = kMiB,
                                                     .window_bytes = window_bytes,
-                                                    .on_point = nullptr});
+                                                    .on_point = nullptr,
+                                                    .on_let_go = [this] { ++let_go_; }});
   }
 
   // Everything of a rank's plan.
@@ -166,6 +167,7 @@ class LoadsTest : public testing::Test {
 
   SaveRig rig_;
   std::unique_ptr<Loads> loads_;
+  int let_go_ = 0;  // On the loop.
 };
 
 TEST_F(LoadsTest, GivesEachRankItsBytesBack) {
@@ -221,6 +223,23 @@ TEST_F(LoadsTest, AWindowIsFilledOnlyAsBlocksComeBack) {
   });
   ExpectLoaded(load, *ranks[0]->plan, 0);
   EXPECT_LE(load->most_filled, 2u);
+}
+
+TEST_F(LoadsTest, OnceItIsPlannedItLetsGoOfAllItDoesNotRead) {
+  auto ranks = rig_.SaveAll(1);
+  ASSERT_TRUE(rig_.AwaitCommitted(ranks));
+  AttemptName other{.sequence = 1000, .random = 1};
+  auto load = Start(0, Wants(*ranks[0]->plan), [](LoadRequest&, FakeLoad& l) { l.hold = true; });
+  ASSERT_TRUE(rig_.Await([&] { return !load->filled.empty(); }));
+  rig_.OnLoop([&] {
+    EXPECT_EQ(let_go_, 1) << "what waits for it is told";
+    EXPECT_FALSE(loads_->Reads(rig_.root(), "job", other));
+    EXPECT_TRUE(loads_->Reads(rig_.root(), "job", ranks[0]->attempt));
+    load->hold = false;
+  });
+  load->GiveBack();
+  ASSERT_TRUE(AwaitEnd(load));
+  rig_.OnLoop([&] { EXPECT_EQ(let_go_, 2); });
 }
 
 TEST_F(LoadsTest, ABlockThatIsNotFilledCannotBeGivenBack) {

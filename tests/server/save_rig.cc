@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <set>
+#include <system_error>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -137,20 +139,41 @@ struct SaveRig::Life {
                                                .bytes = attempt.planned_bytes()});
                     },
                 .make_room =
-                    [this](const std::shared_ptr<Root>& where, std::function<void()> done) {
-                      tidier.trash().MakeRoom(where, std::move(done));
-                    }},
+                    [this](const std::shared_ptr<Root>& where, uint64_t bytes,
+                           std::function<void()> done) {
+                      tidier.trash().MakeRoom(where, bytes, std::move(done));
+                    },
+                .on_left = [&rig](const std::string&, const AttemptName&,
+                                  const absl::Status&) { ++rig.left; }},
         attempts(context, {.max_inflight_attempts = rig.options_.max_inflight_attempts,
                            .admit_timeout = rig.options_.admit_timeout}),
         tidier(loop, rig.logger_, rig.options_.trash_grace,
                [&rig](const Root&, const std::string&, const AttemptName& attempt) {
                  return rig.in_use && rig.in_use(attempt);
-               }) {}
+               }) {
+    if (rig.options_.disk_bytes > 0) LimitDisk(*injector, rig.path(), rig.options_.disk_bytes);
+  }
 
   ~Life() {
     loop.Stop();
     root->writers().Stop();
     root->readers().Stop();
+  }
+
+  // A disk of that size on which nothing else is.
+  static void LimitDisk(FaultInjector& injector, const std::string& path, uint64_t disk_bytes) {
+    injector.free_bytes = [path, disk_bytes] {
+      uint64_t used = 0;
+      std::error_code error;
+      std::filesystem::recursive_directory_iterator file(path, error), end;
+      for (; !error && file != end; file.increment(error)) {
+        std::error_code gone;
+        if (!file->is_regular_file(gone)) continue;
+        uint64_t bytes = file->file_size(gone);
+        if (!gone) used += bytes;
+      }
+      return disk_bytes - std::min(used, disk_bytes);
+    };
   }
 
   std::shared_ptr<FaultInjector> injector;

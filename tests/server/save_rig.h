@@ -83,6 +83,7 @@ class SaveRig {
     absl::Duration reattach_timeout = absl::Seconds(10);
     uint32_t keep_last = 0;
     absl::Duration trash_grace = absl::ZeroDuration();
+    uint64_t disk_bytes = 0;  // 0: whatever the disk has.
     std::string faults = "";  // A plan of fault_plan.h.
   };
 
@@ -143,6 +144,7 @@ class SaveRig {
   Tidier& tidier();
   // What a load reads, for the trash; asked on the loop.
   std::function<bool(const AttemptName& attempt)> in_use;  // Null: nothing.
+  int left = 0;  // How often what failed could not be cleaned up. On the loop.
   Root& root();
   std::shared_ptr<Root> root_pointer();
   FakeClock& clock() { return clock_; }

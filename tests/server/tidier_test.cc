@@ -41,6 +41,15 @@ class TidierTest : public testing::Test {
     }
     return there;
   }
+  // Asks for so much more than is free, and waits for the answer.
+  bool MakeRoom(uint64_t more_bytes) {
+    bool done = false;
+    uint64_t bytes = rig_->root().disk().Space()->free_bytes + more_bytes;
+    rig_->OnLoop([&] {
+      rig_->tidier().trash().MakeRoom(rig_->root_pointer(), bytes, [&] { done = true; });
+    });
+    return rig_->Await([&] { return done; });
+  }
   size_t Trashed() { return rig_->List("trash").size(); }
 
   std::unique_ptr<SaveRig> rig_;
@@ -129,14 +138,16 @@ TEST_F(TidierTest, ARestartedDaemonSeesWhatLiesThereAndBeginsTheGraceAnew) {
 }
 
 TEST_F(TidierTest, WhatIsReadKeepsItsBytesAndTheRestGoes) {
-  Make({.keep_last = 1});
+  Make({.keep_last = 1, .disk_bytes = uint64_t{1} << 30});
   bool reading = true;
   rig_->in_use = [&](const AttemptName& attempt) { return reading && attempt.sequence == 1; };
   for (const char* id : {"a", "b", "c"}) Save(id);
   ASSERT_TRUE(AwaitNames("checkpoints", {"c"}));
+  ASSERT_TRUE(AwaitNames("retired", {}));
   ASSERT_TRUE(rig_->Await([&] { return Trashed() == 1; }));
   EXPECT_EQ(rig_->List("trash")[0].substr(0, 4), "a~1-");
-  rig_->OnLoop([&] { rig_->tidier().trash().MakeRoom(rig_->root_pointer(), [] {}); });
+  EXPECT_TRUE(MakeRoom(1));
+  EXPECT_EQ(Trashed(), 1u);
   rig_->OnLoop([&] {
     reading = false;
     rig_->tidier().trash().Sweep();  // As at the end of a load.
@@ -144,20 +155,20 @@ TEST_F(TidierTest, WhatIsReadKeepsItsBytesAndTheRestGoes) {
   EXPECT_TRUE(AwaitNames("trash", {}));
 }
 
-TEST_F(TidierTest, ARoomThatIsNeededEndsTheGrace) {
-  Make({.keep_last = 1, .trash_grace = absl::Hours(1)});
-  Save("a");
-  Save("b");
-  ASSERT_TRUE(rig_->Await([&] { return rig_->tidier().trash().size() == 1; }));
-  bool done = false;
-  rig_->OnLoop(
-      [&] { rig_->tidier().trash().MakeRoom(rig_->root_pointer(), [&] { done = true; }); });
-  EXPECT_TRUE(rig_->Await([&] { return done; }));
+TEST_F(TidierTest, ARoomThatIsNeededEndsTheGraceOfTheOldestAndOfNoMore) {
+  Make({.keep_last = 1, .trash_grace = absl::Hours(1), .disk_bytes = uint64_t{1} << 30});
+  for (const char* id : {"a", "b", "c", "d"}) Save(id);
+  ASSERT_TRUE(rig_->Await([&] { return rig_->tidier().trash().size() == 3; }));
+  EXPECT_TRUE(MakeRoom(uint64_t{1} << 30)) << "all of it would not suffice";
+  EXPECT_EQ(Trashed(), 3u);
+  EXPECT_TRUE(MakeRoom(0)) << "there is enough";
+  EXPECT_EQ(Trashed(), 3u);
+  EXPECT_TRUE(MakeRoom(1));
+  EXPECT_EQ(Trashed(), 2u);
+  EXPECT_EQ(rig_->List("trash")[0].substr(0, 2), "b~");
+  EXPECT_TRUE(MakeRoom(4 << 20)) << "more than one of them holds";
   EXPECT_EQ(Trashed(), 0u);
-  bool again = false;
-  rig_->OnLoop(
-      [&] { rig_->tidier().trash().MakeRoom(rig_->root_pointer(), [&] { again = true; }); });
-  EXPECT_TRUE(rig_->Await([&] { return again; })) << "there is nothing";
+  EXPECT_TRUE(MakeRoom(1)) << "there is nothing";
 }
 
 TEST_F(TidierTest, AReplacedOneGoesTheSameWay) {
@@ -214,6 +225,21 @@ TEST_F(TidierTest, ARootThatRunsFullSaysSoUnlessThereIsALimit) {
   EXPECT_TRUE(rig_->OnLoop([&] { return rig_->root().healthy(); }));
   commit(uint64_t{1} << 60, 3);
   EXPECT_TRUE(rig_->Await([&] { return rig_->root().space_warning().empty(); }));
+}
+
+TEST_F(TidierTest, AJobWithoutCheckpointsIsNotWarnedOf) {
+  Make({});
+  Save("a");
+  rig_->OnLoop([&] {
+    rig_->tidier().RootStarted(rig_->root_pointer());
+    rig_->tidier().Committed(rig_->root_pointer(), {.job = "job", .bytes = uint64_t{1} << 60});
+  });
+  ASSERT_TRUE(rig_->Await([&] { return !rig_->root().space_warning().empty(); }));
+  std::filesystem::remove_all(absl::StrCat(rig_->path(), "/job/checkpoints/a"));
+  EXPECT_TRUE(rig_->Await([&] {
+    rig_->clock().Advance(Trash::kLookEvery);
+    return rig_->root().space_warning().empty();
+  }));
 }
 
 }  // namespace

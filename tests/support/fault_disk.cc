@@ -288,7 +288,11 @@ class FaultDisk final : public Disk {
   absl::Status SyncDir(absl::string_view path) override {
     return DoCall(injector_, FaultOperation::kSyncDir, path, [&] { return disk_->SyncDir(path); });
   }
-  absl::StatusOr<DiskSpace> Space() override { return disk_->Space(); }
+  absl::StatusOr<DiskSpace> Space() override {
+    absl::StatusOr<DiskSpace> space = disk_->Space();
+    if (space.ok() && injector_.free_bytes) space->free_bytes = injector_.free_bytes();
+    return space;
+  }
   void AttachMemory(std::span<std::byte> memory) override { disk_->AttachMemory(memory); }
   void DetachMemory(std::span<std::byte> memory) override { disk_->DetachMemory(memory); }
   DiskFacts Facts() const override { return disk_->Facts(); }

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -105,6 +106,9 @@ class FaultInjector {
   // Called when a point is passed: delays, hangs, stops or kills the process itself, as the plan
   // says. `point` is one of FaultPoints() (CHECKed).
   void OnPoint(absl::string_view point);
+
+  // What the disk says is free; null: what is. Set before the disk is used.
+  std::function<uint64_t()> free_bytes;
 
  private:
   struct Counted {
